@@ -362,6 +362,18 @@ $(BUILD)/tests/bench/place: $(BUILD)/obj/tests/bench/place.o $(call archives,$(s
 	@mkdir -p $(@D)
 	$(link) $(call syslibs,$(stands_on_plan))
 
+# Measures the supervisor with the connections of up to 10,000 agents. BENCH_AGENTS='NUMBER …', multiples of 40.
+.PHONY: bench-agents
+bench-agents: setup
+	@$(MAKE) --no-print-directory $(BUILD)/tests/bench/agents/agents
+	$(BUILD)/tests/bench/agents/agents $(BENCH_AGENTS)
+
+BENCH_AGENTS_ROOMS := launcher/supervise $(call stands_on,launcher/supervise)
+$(BUILD)/tests/bench/agents/agents: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/bench/agents/*.c)) \
+		$(call archives,$(BENCH_AGENTS_ROOMS))
+	@mkdir -p $(@D)
+	$(link) $(call syslibs,$(BENCH_AGENTS_ROOMS))
+
 # Published steps, and what the planner predicts for them.
 .PHONY: rows
 rows: setup
@@ -447,6 +459,7 @@ help:
 	@echo 'make bench-programs   the start of 8 processes and the restart after a kill, beside torchrun'
 	@echo 'make bench-place      the time to place ranks, up to 100,000 devices'
 	@echo 'make bench-search     the time to search a layout, up to 100,000 devices'
+	@echo 'make bench-agents     the supervisor with up to 10,000 connections: time, CPU and memory'
 	@echo 'make rows             what the planner predicts for published training steps, beside what was measured'
 	@echo 'make documents        write the generated pages of doc/ again; make pictures: the pictures'
 	@echo 'make man              the man pages, in build/man'

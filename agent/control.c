@@ -245,16 +245,16 @@ static void news_init(struct control *c)
 	pthread_condattr_destroy(&monotonic);
 }
 
-/* The welcome says how often the agent sends the message progress. */
-static int set_intervals(struct control *c, struct err *e)
+int agent_control_set_intervals(struct control *c, const struct msg_welcome *welcome, struct err *e)
 {
-	double heartbeat_s = c->welcome.heartbeat_s;
+	double heartbeat_s = welcome->heartbeat_s;
 	if (!(heartbeat_s >= 0.01 && heartbeat_s <= 3600))
 		return err_set(e, ERR_PROTO,
 			       "message welcome: heartbeat_s is %g; it must be 0.01 to 3600",
 			       heartbeat_s);
 	c->heartbeat_s = heartbeat_s;
-	c->progress_s = fmin(fmax(progress_s, c->welcome.world * progress_rank_s), heartbeat_s);
+	c->progress_s = fmin(fmax(progress_s, welcome->world * progress_rank_s), heartbeat_s);
+	c->next_beat = c->next_look = clock_s();
 	return 0;
 }
 
@@ -279,7 +279,7 @@ int agent_control_open(const struct control_options *opt, struct control **out,
 	    agent_connection_await_welcome(c->connection, &c->welcome_body, e) ||
 	    msg_welcome_read(c->welcome_body, &c->welcome, e))
 		goto fail;
-	if (set_intervals(c, e))
+	if (agent_control_set_intervals(c, &c->welcome, e))
 		goto fail;
 	if (pthread_create(&c->thread, NULL, control_main, c)) {
 		err_set(e, ERR_NOMEM, "control channel: no thread; raise `ulimit -u`");

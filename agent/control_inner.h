@@ -21,8 +21,8 @@ struct control {
 	pthread_t thread;
 	json_t *welcome_body; /* `welcome` borrows from it */
 	struct msg_welcome welcome;
-	double heartbeat_s, progress_s;
-	double next_beat, next_look;      /* times; used by the control thread only */
+	/* seconds, and times; used by the control thread only */
+	double heartbeat_s, progress_s, next_beat, next_look;
 	uint64_t sent_count;              /* `count` of the last message progress */
 	struct examinations examinations; /* used by the control thread only */
 
@@ -58,6 +58,10 @@ struct control {
 	_Atomic(const char *) phase;
 };
 
+/* The welcome says how often the agent sends the message progress. On the control thread, or before it
+ * runs. */
+int agent_control_set_intervals(struct control *c, const struct msg_welcome *welcome,
+				struct err *e);
 /* Sends and receives without waiting and handles each message. An error means that the agent must
  * leave. */
 int agent_control_exchange_messages(struct control *c, struct err *e);

@@ -35,11 +35,7 @@ void launcher_connection_drop(struct connection *c)
 	if (!c->open)
 		return;
 	c->open = false;
-	*c->at = c->next;
-	if (c->next)
-		c->next->at = c->at;
-	if (c->rank < 0)
-		all->strangers--;
+	launcher_connections_remove(c);
 	if (c->working)
 		uv_cancel((uv_req_t *)&c->work);
 	uv_close((uv_handle_t *)&c->poll, on_handle_closed);
@@ -56,9 +52,13 @@ void launcher_connection_lose(struct connection *c, const struct err *why)
 	all->o.closed(all->o.arg, rank, why);
 }
 
+/* A change costs libuv three system calls, and there is one message after the other. */
 static void update_poll(struct connection *c)
 {
 	int events = UV_READABLE | (channel_out(c->channel)->len ? UV_WRITABLE : 0);
+	if (events == c->events)
+		return;
+	c->events = events;
 	uv_poll_start(&c->poll, events, on_poll);
 }
 
@@ -192,6 +192,8 @@ bool launcher_connection_read(struct connection *c)
 		return false;
 	}
 	int rc = channel_feed(c->channel, chunk, (size_t)n, &e);
+	if (c->standing == STANDING_SILENT && channel_greeted(c->channel))
+		launcher_connections_move(c, STANDING_GREETED);
 	if (rc == 0)
 		deliver_messages(c);
 	if (!c->open)
@@ -216,10 +218,14 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 	struct connection *c = poll->data;
 	if (!c->open)
 		return;
+	if (status < 0) /* libuv has stopped watching the socket */
+		c->events = 0;
 	if (status < 0 || events & UV_READABLE)
 		launcher_connection_read(c);
 	else if (events & UV_WRITABLE)
 		go_on_writing(c);
+	if (status < 0 && c->open)
+		update_poll(c);
 }
 
 struct in6_addr launcher_connection_address(int fd)
@@ -266,12 +272,7 @@ int launcher_connections_adopt(struct connections *all, int fd, struct err *e)
 	c->since = all->now;
 	c->open = true;
 	c->poll.data = c;
-	c->next = all->first;
-	c->at = &all->first;
-	if (c->next)
-		c->next->at = &c->next;
-	all->first = c;
-	all->strangers++;
+	launcher_connections_move(c, STANDING_SILENT);
 	all->handles++;
 	update_poll(c);
 	return 0;
@@ -287,7 +288,7 @@ free_link:
 void launcher_connection_claim(struct connection *c, int rank)
 {
 	if (c->rank < 0 && rank >= 0)
-		c->owner->strangers--;
+		launcher_connections_move(c, STANDING_CLAIMED);
 	c->rank = rank;
 }
 

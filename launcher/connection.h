@@ -9,11 +9,21 @@
 
 #include <netinet/in.h>
 
+/* How far a connection has come. */
+enum standing {
+	STANDING_SILENT,  /* a stranger that has not proved the secret */
+	STANDING_GREETED, /* a stranger that has */
+	STANDING_CLAIMED,
+	STANDING_COUNT
+};
+
 struct connection {
 	struct connections *owner;
 	struct connection *next, **at; /* of the owner's list, while it is open */
+	enum standing standing;        /* selects that list */
 	struct channel *channel;
 	uv_poll_t poll;
+	int events; /* that the loop waits for; 0: none */
 	int fd, rank;
 	uint32_t generation;
 	struct in6_addr from; /* an IPv4 address as a mapped one; zero: no network */
@@ -30,8 +40,10 @@ struct connections {
 	unsigned char secret[AUTH_SECRET_BYTES];
 	uint32_t generation;
 	double now;
-	struct connection *first; /* the last accepted one */
-	int strangers;
+	/* A list for each standing, the last that came to it first: whoever looks for strangers does not
+	 * pass the claimed ones, of which there may be thousands. */
+	struct connection *first[STANDING_COUNT];
+	int n[STANDING_COUNT];
 	int handles; /* that the loop has not closed yet */
 	bool closing, listening, troubled;
 	uv_poll_t listener;
@@ -48,6 +60,10 @@ bool launcher_connection_read(struct connection *c);
 
 /* connections.c */
 
+/* Puts the connection at the front of the list for its new standing. */
+void launcher_connections_move(struct connection *c, enum standing to);
+/* Takes it off its list. */
+void launcher_connections_remove(struct connection *c);
 /* Listens again after a pause: a closed connection's descriptor may serve another one. */
 void launcher_connections_listen(struct connections *all);
 /* Frees `all` if it is closing and the loop has closed its last handle. */

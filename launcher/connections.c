@@ -35,32 +35,40 @@ static void report_trouble(struct connections *all, const struct err *why)
 	all->troubled = true;
 }
 
-static bool is_silent(const struct connection *c)
+void launcher_connections_remove(struct connection *c)
 {
-	return c->rank < 0 && !channel_greeted(c->channel);
+	*c->at = c->next;
+	if (c->next)
+		c->next->at = c->at;
+	c->at = NULL;
+	c->owner->n[c->standing]--;
 }
 
-/* The oldest stranger from `from` (NULL: from anywhere) that has not proved the secret, and how
- * many there are. */
-static struct connection *find_oldest_silent(const struct connections *all,
-					     const struct in6_addr *from, int *count)
+void launcher_connections_move(struct connection *c, enum standing to)
+{
+	struct connection **first = &c->owner->first[to];
+	if (c->at)
+		launcher_connections_remove(c);
+	c->next = *first;
+	c->at = first;
+	if (c->next)
+		c->next->at = &c->next;
+	*first = c;
+	c->standing = to;
+	c->owner->n[to]++;
+}
+
+/* The oldest of this standing from `from` (NULL: from anywhere), and how many there are. */
+static struct connection *find_oldest(const struct connections *all, enum standing of,
+				      const struct in6_addr *from, int *count)
 {
 	struct connection *oldest = NULL;
 	*count = 0;
-	for (struct connection *c = all->first; c; c = c->next) /* last accepted one first */
-		if (is_silent(c) && (!from || !memcmp(&c->from, from, sizeof *from))) {
+	for (struct connection *c = all->first[of]; c; c = c->next) /* the last one first */
+		if (!from || !memcmp(&c->from, from, sizeof *from)) {
 			oldest = c;
 			++*count;
 		}
-	return oldest;
-}
-
-static struct connection *find_oldest_stranger(const struct connections *all)
-{
-	struct connection *oldest = NULL;
-	for (struct connection *c = all->first; c; c = c->next)
-		if (c->rank < 0)
-			oldest = c;
 	return oldest;
 }
 
@@ -68,15 +76,17 @@ static struct connection *find_oldest_stranger(const struct connections *all)
 static struct connection *find_excess_stranger(const struct connections *all,
 					       const struct in6_addr *from)
 {
-	int here, anywhere;
-	struct connection *oldest_here = find_oldest_silent(all, from, &here),
-			  *oldest = find_oldest_silent(all, NULL, &anywhere);
-	if (here > all->o.most_per_address)
-		return oldest_here;
-	if (anywhere > all->o.most)
-		return oldest;
+	int silent = all->n[STANDING_SILENT], greeted = all->n[STANDING_GREETED], count;
+	if (silent > all->o.most_per_address) {
+		struct connection *oldest = find_oldest(all, STANDING_SILENT, from, &count);
+		if (count > all->o.most_per_address)
+			return oldest;
+	}
+	if (silent > all->o.most)
+		return find_oldest(all, STANDING_SILENT, NULL, &count);
 	/* There are at most `most` agents, so somebody repeats a recorded first packet. */
-	return all->strangers > 2 * all->o.most ? find_oldest_stranger(all) : NULL;
+	return silent + greeted > 2 * all->o.most ? find_oldest(all, STANDING_GREETED, NULL, &count)
+						  : NULL;
 }
 
 static void make_room(struct connections *all, struct in6_addr from)
@@ -149,8 +159,9 @@ int launcher_connections_open(const struct connections_options *o, struct connec
 
 static void drop_all_connections(struct connections *all)
 {
-	while (all->first)
-		launcher_connection_drop(all->first);
+	for (int i = 0; i < STANDING_COUNT; i++)
+		while (all->first[i])
+			launcher_connection_drop(all->first[i]);
 }
 
 static void on_listener_closed(uv_handle_t *h)
@@ -176,11 +187,12 @@ void launcher_connections_renew(struct connections *all,
 				const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation,
 				double now)
 {
-	for (struct connection *c = all->first, *next; c; c = next) {
-		next = c->next;
-		if (c->rank < 0 || c->generation != generation)
-			launcher_connection_drop(c);
-	}
+	for (int i = 0; i < STANDING_COUNT; i++)
+		for (struct connection *c = all->first[i], *next; c; c = next) {
+			next = c->next;
+			if (c->rank < 0 || c->generation != generation)
+				launcher_connection_drop(c);
+		}
 	memcpy(all->secret, secret, AUTH_SECRET_BYTES);
 	all->generation = generation;
 	all->troubled = false;
@@ -190,9 +202,10 @@ void launcher_connections_renew(struct connections *all,
 /* Closing a connection may change the list, so each search starts from the beginning. */
 static struct connection *find_overdue(struct connections *all)
 {
-	for (struct connection *c = all->first; c; c = c->next)
-		if (c->rank < 0 && !c->working && all->now - c->since > all->o.patience)
-			return c;
+	for (int i = 0; i < STANDING_CLAIMED; i++)
+		for (struct connection *c = all->first[i]; c; c = c->next)
+			if (!c->working && all->now - c->since > all->o.patience)
+				return c;
 	return NULL;
 }
 
@@ -209,5 +222,5 @@ void launcher_connections_tick(struct connections *all, double now)
 
 int launcher_connections_strangers(const struct connections *all)
 {
-	return all->strangers;
+	return all->n[STANDING_SILENT] + all->n[STANDING_GREETED];
 }

@@ -13,7 +13,31 @@ struct launched {
 	struct supervisor *s;
 	struct launch *launch;
 	struct launched *next;
+	/* [most]: by the rank that a process was started as, the rank that it had when it was looked for
+	 * last, which is the first guess the next time */
+	int *guesses;
 };
+
+static struct launched *new_launched(struct supervisor *s)
+{
+	struct launched *l = calloc(1, sizeof *l);
+	int *guesses = calloc((size_t)s->most, sizeof *guesses);
+	if (!l || !guesses) {
+		free(l);
+		free(guesses);
+		return NULL;
+	}
+	*l = (struct launched){ .s = s, .guesses = guesses };
+	for (int r = 0; r < s->most; r++)
+		guesses[r] = r;
+	return l;
+}
+
+static void free_launched(struct launched *l)
+{
+	free(l->guesses);
+	free(l);
+}
 
 /* --- ends --------------------------------------------------------------------------- */
 
@@ -25,13 +49,23 @@ static void describe_status(int status, char *out, size_t size)
 		snprintf(out, size, "exited with status %d", WEXITSTATUS(status));
 }
 
-/* The rank whose process was started by this launch as that rank; -1: no rank of the generation. */
+static bool is_process_of(const struct supervisor *s, int rank, const struct launched *l,
+			  int started_as)
+{
+	const struct agent_process *p = &s->ranks[rank].process;
+	return p->launched == l && p->started_as == started_as;
+}
+
+/* The rank whose process was started by this launch as that rank; -1: no rank of the generation. All
+ * of 10,000 processes may end together. */
 static int find_rank(const struct supervisor *s, const struct launched *l, int started_as)
 {
+	int *guess = &l->guesses[started_as];
+	if (*guess < s->world && is_process_of(s, *guess, l, started_as))
+		return *guess;
 	for (int r = 0; r < s->world; r++)
-		if (s->ranks[r].process.launched == l &&
-		    s->ranks[r].process.started_as == started_as)
-			return r;
+		if (is_process_of(s, r, l, started_as))
+			return *guess = r;
 	return -1;
 }
 
@@ -53,7 +87,7 @@ static void on_exited(void *arg, int started_as, int status)
 	}
 	struct rank_state *k = &s->ranks[rank];
 	k->exited = true;
-	supervise_predecessors_ended(s->predecessors, s->generation, rank);
+	supervise_predecessors_ended(s->predecessors, s->generation, rank, k->host);
 	k->status = status;
 	if (k->connection)
 		launcher_connection_read_out(k->connection);
@@ -102,7 +136,7 @@ static void on_all_gone(void *arg)
 	supervise_regroup_note_end(s, l);
 	unlink_launch(l);
 	s->o.ops->close(l->launch);
-	free(l);
+	free_launched(l);
 	if (!s->launches)
 		supervise_handle(s, EV_ALL_GONE, NULL, NULL);
 	else if (of)
@@ -143,7 +177,7 @@ void supervise_agents_close(struct supervisor *s)
 {
 	for (struct launched *l = s->launches, *next; l; l = next) {
 		next = l->next;
-		free(l);
+		free_launched(l);
 	}
 	s->launches = NULL;
 }
@@ -197,10 +231,9 @@ static void note_processes(struct supervisor *s, struct launched *l, const int *
 
 static int launch(struct supervisor *s, const char *secret, const int *ranks, int n, struct err *e)
 {
-	struct launched *l = calloc(1, sizeof *l);
+	struct launched *l = new_launched(s);
 	if (!l)
 		return err_set(e, ERR_NOMEM, "no memory to start %d agents", n);
-	l->s = s;
 	const struct launch_request request = {
 		.job = &s->d->job,
 		.cluster = &s->d->cluster,
@@ -222,7 +255,7 @@ static int launch(struct supervisor *s, const char *secret, const int *ranks, in
 	if (s->o.ops->start(s->o.loop, &request, &events, &l->launch, e)) {
 		for (int i = 0; i < n; i++)
 			s->ranks[ranks[i]].process.launched = NULL;
-		free(l);
+		free_launched(l);
 		return -1;
 	}
 	l->next = s->launches;

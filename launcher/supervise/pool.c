@@ -25,12 +25,22 @@ void supervise_pool_close(struct pool *p)
 	*p = (struct pool){ 0 };
 }
 
+/* `near` is tried first: the ranks of a plan are looked up in their order, which is about that of the
+ * nodes. */
+static int find_near(const struct pool *p, const char *name, int near)
+{
+	int n = p->machines->n_nodes;
+	for (int i = 0; i < n; i++) {
+		int node = (near + i) % n;
+		if (!strcmp(p->machines->nodes[node].name, name))
+			return node;
+	}
+	return -1;
+}
+
 int supervise_pool_find(const struct pool *p, const char *name)
 {
-	for (int i = 0; i < p->machines->n_nodes; i++)
-		if (!strcmp(p->machines->nodes[i].name, name))
-			return i;
-	return -1;
+	return find_near(p, name, 0);
 }
 
 bool supervise_pool_usable(const struct pool *p, int node)
@@ -71,9 +81,10 @@ static bool covers_device(const struct pool *p, int node, const struct node_kind
 bool supervise_pool_covers(const struct pool *p, const struct deployment *used)
 {
 	const struct cluster *c = &used->cluster;
+	int node = 0;
 	for (int r = 0; r < used->plan.world; r++) {
 		const struct plan_rank *rank = &used->plan.ranks[r];
-		int node = supervise_pool_find(p, c->nodes[rank->node].name);
+		node = find_near(p, c->nodes[rank->node].name, node);
 		if (node < 0 || !supervise_pool_usable(p, node) ||
 		    !covers_device(p, node, topo_cluster_kind(c, rank->node), rank))
 			return false;

@@ -40,8 +40,9 @@ void supervise_predecessors_add(struct predecessors *p, uint32_t generation,
 /* An agent that is remembered continues in this generation, as this rank. */
 void supervise_predecessors_keep(struct predecessors *p, uint32_t generation,
 				 const struct msg_hello *as);
-/* The launch backend has seen the end of the rank's agent. */
-void supervise_predecessors_ended(struct predecessors *p, uint32_t generation, int rank);
+/* The launch backend has seen the end of the rank's agent, which ran on this host. */
+void supervise_predecessors_ended(struct predecessors *p, uint32_t generation, int rank,
+				  const char *node);
 /* Every rank of the generation is ready: the earlier agents of its hosts are gone. */
 void supervise_predecessors_ready(struct predecessors *p, uint32_t generation);
 

@@ -19,7 +19,8 @@ int supervise_program_open(struct supervisor *s, struct err *e)
 		return 0;
 	s->program.ranks = calloc((size_t)s->most, sizeof *s->program.ranks);
 	s->program.last_of = calloc((size_t)s->o.machines->n_nodes, sizeof *s->program.last_of);
-	if (s->program.ranks && s->program.last_of)
+	s->program.failed = calloc((size_t)s->most, sizeof *s->program.failed);
+	if (s->program.ranks && s->program.last_of && s->program.failed)
 		return 0;
 	supervise_program_close(s);
 	return err_set(e, ERR_NOMEM, "no memory for %d tasks", s->most);
@@ -41,8 +42,9 @@ void supervise_program_close(struct supervisor *s)
 	json_decref(s->program.printed_lines);
 	free(s->program.ranks);
 	free(s->program.last_of);
+	free(s->program.failed);
 	s->program.ranks = NULL;
-	s->program.last_of = NULL;
+	s->program.last_of = s->program.failed = NULL;
 }
 
 /* --- places ----------------------------------------------------------------------------- */
@@ -67,13 +69,14 @@ static void number_tasks(struct supervisor *s)
 void supervise_program_reset(struct supervisor *s)
 {
 	struct program_rank *ranks = s->program.ranks;
-	int *last_of = s->program.last_of;
+	int *last_of = s->program.last_of, *failed = s->program.failed;
 	if (!ranks)
 		return;
 	supervise_program_end_output(s);
 	forget_tasks(s);
 	s->program = (struct program_state){ .ranks = ranks,
 					     .last_of = last_of,
+					     .failed = failed,
 					     .exited_rank = -1,
 					     .printed_lines = s->program.printed_lines };
 	number_tasks(s);
@@ -169,18 +172,18 @@ void supervise_program_note_ckpt(struct supervisor *s, const struct msg_client_c
 void supervise_program_note_failing(struct supervisor *s, int rank)
 {
 	struct program_rank *k = &s->program.ranks[rank];
-	if (!k->failing)
-		k->failing = ++s->program.failing;
+	if (k->failing)
+		return;
+	s->program.failed[s->program.failing++] = rank;
+	k->failing = s->program.failing;
 }
 
-bool supervise_program_failed_later(const struct supervisor *s, int rank)
+bool supervise_program_failed_later(struct supervisor *s, int rank)
 {
-	const struct program_rank *ranks = s->program.ranks;
-	for (int r = 0; ranks && ranks[rank].failing && r < s->world; r++)
-		if (ranks[r].failing && ranks[r].failing < ranks[rank].failing &&
-		    ranks[r].status < 0)
-			return true;
-	return false;
+	struct program_state *g = &s->program;
+	while (g->ended < g->failing && g->ranks[g->failed[g->ended]].status >= 0)
+		g->ended++;
+	return g->ranks && g->ended + 1 < g->ranks[rank].failing;
 }
 
 void supervise_program_note_end(struct supervisor *s, int rank, const struct msg_failed *m)

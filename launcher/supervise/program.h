@@ -42,7 +42,9 @@ struct program_state {
 	int groups;                 /* nodes that have tasks */
 	int *last_of;          /* [nodes]: the last rank of each so far, while they are numbered */
 	json_t *meeting;       /* what rank 0 has published; NULL: nothing yet */
-	int failing;           /* tasks that have failed */
+	int *failed;           /* [most]: the ranks of tasks that have failed, in that order */
+	int failing;           /* how many */
+	int ended;             /* so many of them from the first one on have sent how they ended */
 	bool began;            /* a rank of this generation has reported its first step */
 	double start_s;        /* the longest time from a task's start to its first step */
 	struct step_rate rate; /* of the reported steps */
@@ -73,7 +75,7 @@ void supervise_program_note_ckpt(struct supervisor *s, const struct msg_client_c
  * ended, and tasks that failed because of it may be faster with theirs. */
 void supervise_program_note_failing(struct supervisor *s, int rank);
 /* Whether the task of another rank, of which the message failed has not come yet, failed earlier. */
-bool supervise_program_failed_later(const struct supervisor *s, int rank);
+bool supervise_program_failed_later(struct supervisor *s, int rank);
 /* Of the message failed. */
 void supervise_program_note_end(struct supervisor *s, int rank, const struct msg_failed *m);
 /* The rank's task has exited with 0. */

@@ -47,6 +47,11 @@ void supervise_regroup_exclude(struct supervisor *s, int rank)
 	supervise_agents_kill_rank(s, rank);
 }
 
+static bool lives_on(const struct rank_state *k)
+{
+	return k->lives_on;
+}
+
 bool supervise_regroup_start(struct supervisor *s)
 {
 	struct regroup_state *r = &s->regroup;
@@ -65,13 +70,12 @@ bool supervise_regroup_start(struct supervisor *s)
 	}
 	if (!kept)
 		return false;
-	json_t *body = msg_regroup_json(&(struct msg_regroup){ .reason = s->cause.text });
+	supervise_send_all(s, MSG_REGROUP,
+			   msg_regroup_json(&(struct msg_regroup){ .reason = s->cause.text }),
+			   lives_on);
 	for (int i = 0; i < s->world; i++)
-		if (s->ranks[i].lives_on)
-			launcher_connection_send(s->ranks[i].connection, MSG_REGROUP, body, NULL);
-		else
+		if (!s->ranks[i].lives_on)
 			supervise_regroup_exclude(s, i);
-	json_decref(body);
 	return true;
 }
 
@@ -99,14 +103,37 @@ static bool end_is_known(const struct supervisor *s, int rank)
 	return known.signal || known.status;
 }
 
-bool supervise_regroup_ready(const struct supervisor *s)
+static bool is_awaited(const struct supervisor *s, int rank)
 {
-	for (int r = 0; r < s->world; r++) {
-		const struct rank_state *k = &s->ranks[r];
-		if (k->lives_on ? !k->idle && k->connection : !end_is_known(s, r))
+	const struct rank_state *k = &s->ranks[rank];
+	return k->lives_on ? !k->idle && k->connection : !end_is_known(s, rank);
+}
+
+/* Asked after each answer, so it begins with the rank that it found the last time. */
+bool supervise_regroup_ready(struct supervisor *s)
+{
+	int *first = &s->regroup.awaited;
+	for (int i = 0; i < s->world; i++) {
+		int rank = (*first + i) % s->world;
+		if (is_awaited(s, rank)) {
+			*first = rank;
 			return false;
+		}
 	}
 	return true;
+}
+
+bool supervise_regroup_read_out(struct supervisor *s)
+{
+	uint32_t generation = s->generation;
+	for (int r = 0; r < s->world && s->generation == generation; r++) {
+		const struct rank_state *k = &s->ranks[r];
+		if (s->state != SUP_REGROUPING)
+			break;
+		if (k->lives_on && !k->idle && k->connection)
+			launcher_connection_read_out(k->connection);
+	}
+	return s->generation != generation || s->state != SUP_REGROUPING;
 }
 
 bool supervise_regroup_give_up(struct supervisor *s)

@@ -30,6 +30,7 @@ struct kept_agent;
 struct regroup_state {
 	struct kept_agent *kept; /* those that are idle, between two generations */
 	int n;
+	int awaited;  /* a rank that may not be idle yet */
 	int futile;   /* restarts of this kind in a row without progress */
 	bool overdue; /* agents that were not idle in time were given up */
 	/* After a loss by wrong numbers, until a generation trains: the agents forget what they have
@@ -46,7 +47,10 @@ void supervise_regroup_exclude(struct supervisor *s, int rank);
 /* A rank has answered. False: it was not asked. */
 bool supervise_regroup_note_idle(struct supervisor *s, int rank);
 /* Whether all that live on are idle, and the ends of the others are known as far as they can be. */
-bool supervise_regroup_ready(const struct supervisor *s);
+bool supervise_regroup_ready(struct supervisor *s);
+/* Handles the answers that wait in the sockets: this process may be behind. True: the agents have
+ * regrouped, and what follows has begun. */
+bool supervise_regroup_read_out(struct supervisor *s);
 /* The time is over: gives up those that are not idle. False: nothing can be kept. */
 bool supervise_regroup_give_up(struct supervisor *s);
 /* Keeps the idle agents for the next generation. */

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Seconds. A rank is named as silent or still long before the run is given up because of it. */
+/* Seconds; heartbeat.h adds to them. A rank is named as silent or still long before the run is given up
+ * because of it. */
 static const double silent_s = 3, still_s = 30, still_steps = 10;
 
 struct spots {
@@ -45,12 +46,12 @@ static void add_silent(struct spots *p, int rank, double now)
 {
 	const struct supervisor *s = p->s;
 	const struct rank_state *k = &s->ranks[rank];
-	double silent = now - k->beat, still = now - k->moved;
+	double silent = now - k->beat, still = now - k->moved, late = supervise_heartbeat_late(s);
 	if (!k->connection || k->finished)
 		return;
-	if (silent > silent_s)
+	if (silent > silent_s + late)
 		add(p, rank, supervise_node(s, rank), "sent nothing for %.0f s", silent);
-	else if (s->state == SUP_TRAINING && still > fmax(still_s, still_steps * s->step_s))
+	else if (s->state == SUP_TRAINING && still > fmax(still_s, still_steps * s->step_s) + late)
 		add(p, rank, supervise_node(s, rank), "made no progress for %.0f s (%s)", still,
 		    k->phase);
 }

@@ -334,7 +334,8 @@ void supervise_stragglers_note_silence(struct supervisor *s, int rank, double se
 	char text[300];
 	/* A gap in which this process did not run is nobody's. */
 	if (!p || s->state != SUP_TRAINING || !supervise_ran_since(s, now - seconds) ||
-	    s->d->job.health.pause <= 0 || seconds < s->d->job.health.pause ||
+	    s->d->job.health.pause <= 0 ||
+	    seconds < s->d->job.health.pause + supervise_heartbeat_late(s) ||
 	    (p->reported > 0 && now - p->reported < PAUSE_REPORT_S))
 		return;
 	p->reported = now;

@@ -26,10 +26,11 @@
 #include <stdbool.h>
 #include <uv.h>
 
-struct supervise_limits { /* seconds, except strangers */
-	double heartbeat; /* between two messages progress of an agent */
-	double silent;    /* without a message a rank counts as dead */
-	double start;     /* until every rank has connected */
+struct supervise_limits {  /* seconds, except heartbeats and strangers */
+	double heartbeat;  /* between two messages progress of an agent, at least (heartbeat.h) */
+	double heartbeats; /* that all agents of a large world together send per second */
+	double silent;     /* without a message a rank counts as dead */
+	double start;      /* until every rank has connected */
 	/* for the agents to stop on request; at least [restart] hang_timeout and [slurm]
 	 * signal_before */
 	double stop;
@@ -50,9 +51,9 @@ struct supervise_limits { /* seconds, except strangers */
 
 #define SUPERVISE_LIMITS \
 	{ \
-		.heartbeat = 0.5, .silent = 15, .start = 120, .stop = 120, .settle = 0.1, \
-		.trace = 1, .drain = 10, .leave = 3, .survey = 5, .look = 5, .handshake = 10, \
-		.strangers = 32 \
+		.heartbeat = 0.5, .heartbeats = 4000, .silent = 15, .start = 120, .stop = 120, \
+		.settle = 0.1, .trace = 1, .drain = 10, .leave = 3, .survey = 5, .look = 5, \
+		.handshake = 10, .strangers = 32 \
 	}
 
 /* Everything is borrowed until supervise_close(), except the listener, which is taken over. */

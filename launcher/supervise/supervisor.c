@@ -14,14 +14,22 @@ const char *supervise_node(const struct supervisor *s, int rank)
 	return rank < 0 ? "" : s->d->cluster.nodes[s->d->plan.ranks[rank].node].name;
 }
 
+/* A failure needs no report: the closed connection is an event of its own. */
+void supervise_send_all(struct supervisor *s, enum msg_type type, json_t *body,
+			bool (*to)(const struct rank_state *k))
+{
+	struct buf packed = BUF_INIT;
+	bool ok = !msg_pack(type, s->generation, body, &packed, NULL); /* NULL: {} */
+	for (int r = 0; ok && r < s->world; r++)
+		if (s->ranks[r].connection && (!to || to(&s->ranks[r])))
+			launcher_connection_send_packed(s->ranks[r].connection, &packed, NULL);
+	buf_fini(&packed);
+	json_decref(body);
+}
+
 void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
 {
-	for (int r = 0; r < s->world; r++)
-		if (s->ranks[r].connection)
-			/* A failure needs no report: the closed connection is an event of its
-			 * own. */
-			launcher_connection_send(s->ranks[r].connection, type, body, NULL);
-	json_decref(body);
+	supervise_send_all(s, type, body, NULL);
 }
 
 void supervise_lose_rank(struct supervisor *s, int rank, enum lost_how how, enum err_code code,

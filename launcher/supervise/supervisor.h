@@ -11,6 +11,7 @@
  *     hello.c        lets agents join a generation
  *     messages.c     handles the agents' messages
  *     watchdog.c     finds ranks that are silent or hang (hang_limit.c: after how long)
+ *     heartbeat.c    how often agents say what they do
  *     suspects.c     notes what speaks against a node
  *     links.c        names slow links between ranks
  *     stragglers.c   names ranks that are slow or stood still
@@ -69,6 +70,7 @@
 #include "launcher/supervise/faults.h"
 #include "launcher/supervise/guard.h"
 #include "launcher/supervise/hang_limit.h"
+#include "launcher/supervise/heartbeat.h"
 #include "launcher/supervise/links.h"
 #include "launcher/supervise/notices.h"
 #include "launcher/supervise/predecessors.h"
@@ -228,6 +230,7 @@ struct supervisor {
 	double settle_at; /* when `loss` counts unless another one comes first; 0: none waits */
 	enum outcome outcome;
 	struct stacks_state stacks;
+	int dump_awaited;             /* a rank that may not have written its flight recorder yet */
 	struct child *verdict_reader; /* reads the flight recorders; NULL: it does not run */
 	bool gone;         /* no process is left, and the state has not handled that yet */
 	char reason[1000]; /* of the stop or of the end */
@@ -291,7 +294,11 @@ double supervise_now(const struct supervisor *s);
 /* The rank is lost: EV_LOST. */
 void supervise_lose_rank(struct supervisor *s, int rank, enum lost_how how, enum err_code code,
 			 const char *text);
+/* To every rank that is connected; it is packed only once. */
 void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body /* stolen */);
+/* To those of them for which `to` holds; NULL: to all. */
+void supervise_send_all(struct supervisor *s, enum msg_type type, json_t *body /* stolen */,
+			bool (*to)(const struct rank_state *k));
 const char *supervise_node(const struct supervisor *s, int rank);
 /* The job's value until this process has committed a checkpoint; then "auto": the last valid
  * one. */
@@ -329,7 +336,7 @@ bool supervise_blames_another(const struct lost_rank *l);
 /* Whether the flight recorders may explain s->cause. */
 bool supervise_verdict_needed(const struct supervisor *s);
 void supervise_verdict_request(struct supervisor *s);
-bool supervise_verdict_ready(const struct supervisor *s); /* all connected ranks have answered */
+bool supervise_verdict_ready(struct supervisor *s); /* all connected ranks have answered */
 /* Starts to read the flight recorders. True: EV_VERDICT follows. False: there are none. */
 bool supervise_verdict_read(struct supervisor *s);
 void supervise_verdict_stop(struct supervisor *s); /* kills the reader if it still runs */

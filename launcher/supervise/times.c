@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LOSSES = 4 }; /* that are printed */
@@ -20,18 +21,15 @@ static int64_t now_us(const struct supervisor *s)
 
 /* --- devices ------------------------------------------------------------------------- */
 
-/* The ranks that the first generation has on the node of this name; -1: it does not use the node. */
-static int ranks_on(const struct supervise_options *o, const char *node)
+/* The number of a node of the first generation, by its name; `near` is tried first, because both lists
+ * have about the same order. -1: it does not use the node. */
+static int find_node(const struct cluster *c, const char *name, int near)
 {
-	const struct plan *p = &o->first->plan;
-	const struct cluster *c = &o->first->cluster;
-	int ranks = 0;
-	for (int i = 0; i < c->n_nodes; i++)
-		if (!strcmp(c->nodes[i].name, node)) {
-			for (int r = 0; r < p->world; r++)
-				ranks += p->ranks[r].node == i;
-			return ranks;
-		}
+	for (int i = 0; i < c->n_nodes; i++) {
+		int node = (near + i) % c->n_nodes;
+		if (!strcmp(c->nodes[node].name, name))
+			return node;
+	}
 	return -1;
 }
 
@@ -43,19 +41,36 @@ static int most_on_a_node(const struct plan *p)
 	return most;
 }
 
-static int count_devices(const struct supervise_options *o)
+/* ranks: those of each node of the first generation. */
+static int sum_devices(const struct supervise_options *o, const int *ranks)
 {
 	const struct cluster *c = o->machines;
-	int count = 0, fullest = most_on_a_node(&o->first->plan);
+	bool slurm = o->ops->word == LAUNCHER_SLURM;
+	int count = 0, fullest = most_on_a_node(&o->first->plan), near = 0;
 	for (int i = 0; i < c->n_nodes; i++) {
 		const struct node_kind *k = topo_cluster_kind(c, i);
-		int ranks = ranks_on(o, c->nodes[i].name);
-		if (strcmp(k->device, "cpu") && o->ops->word == LAUNCHER_SLURM)
+		int node = find_node(&o->first->cluster, c->nodes[i].name, near);
+		near = node >= 0 ? node + 1 : near;
+		if (strcmp(k->device, "cpu") && slurm)
 			count += k->devices;
 		else
-			count += ranks > 0 ? ranks : o->ops->word == LAUNCHER_SLURM ? fullest : 0;
+			count += node >= 0 && ranks[node] > 0 ? ranks[node] : slurm ? fullest : 0;
 	}
 	return count;
+}
+
+static int count_devices(const struct supervise_options *o, int *count, struct err *e)
+{
+	const struct plan *p = &o->first->plan;
+	int *ranks = calloc((size_t)o->first->cluster.n_nodes, sizeof *ranks);
+	if (!ranks)
+		return err_set(e, ERR_NOMEM, "no memory to count the devices of %d nodes",
+			       o->first->cluster.n_nodes);
+	for (int r = 0; r < p->world; r++)
+		ranks[p->ranks[r].node]++;
+	*count = sum_devices(o, ranks);
+	free(ranks);
+	return 0;
 }
 
 /* --- the run ------------------------------------------------------------------------- */
@@ -71,7 +86,9 @@ int supervise_times_open(struct supervisor *s, struct err *e)
 {
 	struct account *a = &s->times.account;
 	struct err why = ERR_INIT;
-	if (supervise_account_open(a, s->most, s->world, count_devices(&s->o), 0, e))
+	int devices = 0;
+	if (count_devices(&s->o, &devices, e) ||
+	    supervise_account_open(a, s->most, s->world, devices, 0, e))
 		return -1;
 	if (rundir_time_each(rundir_path(s->o.run), TIMES_READ, continue_sums, a, &why))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn",

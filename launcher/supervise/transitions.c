@@ -212,6 +212,8 @@ static void do_idle(struct supervisor *s, const struct cause *c)
 
 static void do_regroup_timeout(struct supervisor *s, const struct cause *c)
 {
+	if (supervise_regroup_read_out(s))
+		return;
 	if (!supervise_regroup_give_up(s)) {
 		supervise_end_generation(s, s->outcome);
 		return;
@@ -283,7 +285,7 @@ static void do_note_gone(struct supervisor *s, const struct cause *c)
 }
 
 /* The cause is probably another rank, whose loss is not known yet. */
-static bool follows_another(const struct supervisor *s, const struct lost_rank *l)
+static bool follows_another(struct supervisor *s, const struct lost_rank *l)
 {
 	return supervise_blames_another(l) ||
 	       (l->how == LOST_FAILED && l->code == ERR_TASK && l->rank >= 0 &&

@@ -36,11 +36,16 @@ void supervise_verdict_request(struct supervisor *s)
 	supervise_broadcast(s, MSG_DUMP, msg_dump_json(NULL));
 }
 
-bool supervise_verdict_ready(const struct supervisor *s)
+/* Asked after each answer, so it begins with the rank that it found the last time. */
+bool supervise_verdict_ready(struct supervisor *s)
 {
-	for (int r = 0; r < s->world; r++)
-		if (s->ranks[r].connection && !s->ranks[r].dumped)
+	for (int i = 0; i < s->world; i++) {
+		int rank = (s->dump_awaited + i) % s->world;
+		if (s->ranks[rank].connection && !s->ranks[rank].dumped) {
+			s->dump_awaited = rank;
 			return false;
+		}
+	}
 	return true;
 }
 

@@ -25,6 +25,18 @@ static void extend_deadlines(struct supervisor *s, double gap)
 	s->program.ready_at += s->program.ready_at > 0 ? gap : 0;
 }
 
+/* Reads what waits in the rank's socket: this process may be behind. True: the rank has not been silent,
+ * or it has closed, which was handled. */
+static bool is_heard_now(struct supervisor *s, int rank)
+{
+	const struct rank_state *k = &s->ranks[rank];
+	uint32_t generation = s->generation;
+	double beat = k->beat;
+	if (k->connection)
+		launcher_connection_read_out(k->connection);
+	return s->generation != generation || k->beat > beat || s->lost;
+}
+
 /* The rank that has been silent for longest is lost if that is too long. */
 static bool find_silent_rank(struct supervisor *s, double now)
 {
@@ -39,6 +51,8 @@ static bool find_silent_rank(struct supervisor *s, double now)
 	}
 	if (l.rank < 0)
 		return false;
+	if (is_heard_now(s, l.rank))
+		return true;
 	snprintf(l.text, sizeof l.text, "the agent sent no message for %.3g s", now - oldest);
 	supervise_handle(s, EV_LOST, &l, NULL);
 	return true;
@@ -47,7 +61,8 @@ static bool find_silent_rank(struct supervisor *s, double now)
 /* Agents send a message every heartbeat, also while they wait for another rank. */
 static bool is_quiet(const struct supervisor *s, const struct rank_state *k)
 {
-	return supervise_now(s) - k->beat > QUIET_BEATS * s->o.limits.heartbeat;
+	return supervise_now(s) - k->beat >
+	       QUIET_BEATS * supervise_heartbeat(&s->o.limits, s->world);
 }
 
 static bool is_behind(const struct supervisor *s, const struct rank_state *a,
@@ -94,12 +109,12 @@ static double limit_of(const struct supervisor *s, int slowest)
 static void check_progress(struct supervisor *s, double now)
 {
 	double cap = s->d->job.restart.hang_timeout, floor = s->d->job.restart.hang_floor;
-	double still = now - latest_move(s);
-	if (cap <= 0 || still <= fmin(floor, cap))
+	double still = now - latest_move(s), late = supervise_heartbeat_late(s);
+	if (cap <= 0 || still <= fmin(floor, cap) + late)
 		return;
 	int slowest = find_slowest(s);
 	double limit = limit_of(s, slowest);
-	if (still <= limit)
+	if (still <= limit + late)
 		return;
 	struct lost_rank l = { .rank = slowest, .how = LOST_HUNG, .code = ERR_TIMEOUT, .at = now };
 	snprintf(l.text, sizeof l.text, "no rank made progress for %.3g s%s" SUPERVISE_GUESS, still,
@@ -135,7 +150,7 @@ void supervise_watchdog(struct supervisor *s)
 	double now = supervise_now(s);
 	bool alive = s->state == SUP_STARTING || s->state == SUP_PREPARING ||
 		     s->state == SUP_TRAINING || s->state == SUP_STOPPING;
-	if (!alive || find_silent_rank(s, now))
+	if (!alive || find_silent_rank(s, now)) /* the next tick goes on */
 		return;
 	if (s->state == SUP_PREPARING || s->state == SUP_TRAINING)
 		check_progress(s, now);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As launcher/supervise/spots.c has them. */
+/* As launcher/supervise/spots.c has them in a small world. */
 static const double silent_s = 3, still_s = 30;
 
 static const char *const names[TOP_SORT_COUNT] = {

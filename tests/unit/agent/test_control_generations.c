@@ -99,7 +99,7 @@ static void lose_generation(struct supervisor *v, scenario *play)
 }
 
 /* The agent's messages of the lost generation may still come. */
-static void expect_of_next(struct supervisor *v, enum msg_type type)
+static struct msg receive_of_next(struct supervisor *v, enum msg_type type)
 {
 	struct msg m = { 0 };
 	char data[4096];
@@ -115,6 +115,12 @@ static void expect_of_next(struct supervisor *v, enum msg_type type)
 		assert_true(n > 0);
 		assert_int_equal(channel_feed(v->channel, data, (size_t)n, NULL), 0);
 	}
+	return m;
+}
+
+static void expect_of_next(struct supervisor *v, enum msg_type type)
+{
+	struct msg m = receive_of_next(v, type);
 	msg_fini(&m);
 }
 
@@ -148,6 +154,16 @@ static void the_times_are_reported_before_a_rank_fails_is_idle_or_finishes(void 
 	end_agent(&v);
 }
 
+static void send_world_endpoints(struct supervisor *v)
+{
+	for (int rank = 0; rank < 2; rank++) {
+		struct msg_world_endpoints part = { .first = rank,
+						    .values = json_pack("[{s:s}]", "a", "b") };
+		send_message(v, MSG_WORLD_ENDPOINTS, msg_world_endpoints_json(&part));
+		json_decref(part.values);
+	}
+}
+
 static void an_agent_meets_the_ranks_of_its_next_generation(void **state)
 {
 	(void)state;
@@ -155,12 +171,32 @@ static void an_agent_meets_the_ranks_of_its_next_generation(void **state)
 	lose_generation(&v, regroup_and_meet);
 	flush(&v);
 	expect_of_next(&v, MSG_ENDPOINTS);
-	for (int rank = 0; rank < 2; rank++) {
-		struct msg_world_endpoints part = { .first = rank,
-						    .values = json_pack("[{s:s}]", "a", "b") };
-		send_message(&v, MSG_WORLD_ENDPOINTS, msg_world_endpoints_json(&part));
-		json_decref(part.values);
+	send_world_endpoints(&v);
+	expect_of_next(&v, MSG_FINISHED);
+	hang_up(&v);
+	assert_int_equal(status_of(&v), AS_IT_MUST);
+	end_agent(&v);
+}
+
+/* The world may be a smaller one, whose heartbeats are more frequent. */
+static void the_next_welcome_sets_the_heartbeat(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	start_agent(&v, agent_on_one_core, regroup_and_meet);
+	let_in_with(&v, 3600);
+	send_message(&v, MSG_REGROUP, regroup_json());
+	struct msg m = expect(&v, MSG_IDLE);
+	msg_fini(&m);
+	queue_next_welcome(&v);
+	flush(&v);
+	expect_of_next(&v, MSG_ENDPOINTS);
+	for (int i = 0; i < 3; i++) { /* the trainer only waits meanwhile */
+		m = receive_of_next(&v, MSG_PROGRESS);
+		assert_true(json_number_value(json_object_get(m.body, "stalled_s")) < PATIENCE_S);
+		msg_fini(&m);
 	}
+	send_world_endpoints(&v);
 	expect_of_next(&v, MSG_FINISHED);
 	hang_up(&v);
 	assert_int_equal(status_of(&v), AS_IT_MUST);
@@ -184,6 +220,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_times_are_reported_before_a_rank_fails_is_idle_or_finishes),
+		cmocka_unit_test(the_next_welcome_sets_the_heartbeat),
 		cmocka_unit_test(an_agent_meets_the_ranks_of_its_next_generation),
 		cmocka_unit_test(the_loss_of_a_generation_that_has_just_begun_is_not_missed),
 	};

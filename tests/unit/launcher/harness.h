@@ -49,6 +49,7 @@ struct peer {
 	int64_t at_step; /* of the last request to stop; 0: none */
 	double reach_s;
 	char resume[256];
+	double heartbeat_s;
 	int threads, at[4]; /* tp, cp, dp, pp that it received */
 	int device, numa, predecessors, skips;
 	char cpus[64];
@@ -83,6 +84,7 @@ static struct harness {
 	struct peer peers[PEERS];
 	const char *found[WORLD]; /* the kind that an examination of the rank finds */
 	bool tasks;               /* tasks of a program are examined, not agents */
+	double heartbeats;        /* of the limits; 0: the default */
 } h;
 
 static double fake_now(void)
@@ -181,6 +183,7 @@ static void note_welcome(struct peer *p, const json_t *body)
 		channel_renew(p->channel, (uint32_t)w.generation);
 	snprintf(p->resume, sizeof p->resume, "%s", w.resume);
 	snprintf(p->cpus, sizeof p->cpus, "%s", w.cpus);
+	p->heartbeat_s = w.heartbeat_s;
 	p->threads = w.threads;
 	p->device = w.device;
 	p->numa = w.numa;
@@ -299,6 +302,16 @@ static inline void send_message(struct peer *p, enum msg_type type, json_t *body
 	deliver_all();
 }
 
+/* The message is in the socket, and the supervisor has not read it. */
+static inline void leave_message(struct peer *p, enum msg_type type, json_t *body)
+{
+	struct buf *out = channel_out(p->channel);
+	assert_int_equal(channel_send(p->channel, type, body, NULL), 0);
+	json_decref(body);
+	assert_int_equal(send(p->fd, out->data, out->len, MSG_NOSIGNAL), out->len);
+	buf_clear(out);
+}
+
 static inline json_t *hello_json(int rank)
 {
 	return msg_hello_json(&(struct msg_hello){ .rank = rank,
@@ -392,7 +405,7 @@ static inline int count_printed(const char *text, bool *last)
 /* Opens the supervisor of the run with this launch backend. */
 static inline int open_supervisor(const struct launch_ops *ops)
 {
-	const struct supervise_options o = {
+	struct supervise_options o = {
 		.loop = &h.loop,
 		.job = &h.first.job,
 		.machines = &h.first.cluster,
@@ -406,6 +419,8 @@ static inline int open_supervisor(const struct launch_ops *ops)
 		.now = fake_now,
 		.term = h.term,
 	};
+	if (h.heartbeats > 0)
+		o.limits.heartbeats = h.heartbeats;
 	return supervise_open(&o, &h.supervisor, NULL);
 }
 

@@ -206,6 +206,33 @@ static void the_total_limit_holds_for_many_addresses(void **state)
 		close(crowd[i]);
 }
 
+/* They prove the secret, so the limits of silent strangers are not theirs. */
+static void repeated_first_packets_have_a_limit_of_their_own(void **state)
+{
+	enum { PACKETS = 2 * MOST + 3 };
+	(void)state;
+	struct channel *c;
+	int fds[PACKETS];
+	assert_int_equal(channel_open(AUTH_AGENT, t.secret, 1, &c, NULL), 0);
+	struct buf *out = channel_out(c);
+	for (int i = 0; i < PACKETS; i++) {
+		assert_int_equal(net_connect(t.address, 5, &fds[i], NULL), 0);
+		assert_int_equal(write(fds[i], out->data, out->len), (ssize_t)out->len);
+		run_loop_once();
+		assert_int_equal(launcher_connections_strangers(t.links),
+				 i < 2 * MOST ? i + 1 : 2 * MOST);
+	}
+	assert_int_equal(t.closed, PACKETS - 2 * MOST);
+	for (int i = 0; i < PACKETS; i++) { /* the oldest ones are closed */
+		char answer[256];
+		while (recv(fds[i], answer, sizeof answer, MSG_DONTWAIT) > 0)
+			;
+		assert_int_equal(closed_by_peer(fds[i]), i < PACKETS - 2 * MOST);
+		close(fds[i]);
+	}
+	channel_close(c);
+}
+
 static void a_first_packet_without_the_secret_ends_the_connection(void **state)
 {
 	(void)state;
@@ -317,6 +344,7 @@ int main(void)
 		T(many_silent_strangers_do_not_keep_an_agent_out),
 		T(a_silent_stranger_is_closed_after_the_time_limit),
 		T(strangers_of_one_address_replace_only_each_other),
+		T(repeated_first_packets_have_a_limit_of_their_own),
 		T(the_total_limit_holds_for_many_addresses),
 		T(a_first_packet_without_the_secret_ends_the_connection),
 		T(another_user_of_this_host_is_refused),

@@ -9,11 +9,13 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -52,7 +54,7 @@ static void hello(uint32_t generation, int rank, const char *node, int pid)
 /* The pids of the list for an agent, the last one first, as in "3 2 1"; "": none. */
 static const char *listed(uint32_t generation, const char *node)
 {
-	static char text[256];
+	static char text[8192];
 	size_t len = 0;
 	json_t *list = supervise_predecessors_list(known, generation, node);
 	*text = '\0';
@@ -88,8 +90,107 @@ static void an_agent_whose_end_was_seen_is_forgotten(void **state)
 	hello(1, 0, "n1", 11);
 	hello(1, 1, "n1", 12);
 	hello(2, 0, "n1", 21);
-	supervise_predecessors_ended(known, 1, 0);
+	supervise_predecessors_ended(known, 1, 0, "n1");
 	assert_string_equal(listed(3, "n1"), "21 12");
+}
+
+/* A plain list of the same agents, for the random test. */
+enum { HOSTS = 5, RANKS = 16, MOST = 4096 };
+
+static struct plain {
+	uint32_t generation; /* 0: forgotten */
+	int rank, host, pid;
+} plain[MOST];
+static int n_plain;
+
+static const char *name_of(int host)
+{
+	static const char *const names[HOSTS] = { "n0", "n1", "n2", "n3", "n4" };
+	return names[host];
+}
+
+static void both_add(uint32_t generation, int rank, int host)
+{
+	int pid = n_plain + 1;
+	hello(generation, rank, name_of(host), pid);
+	plain[n_plain++] = (struct plain){ generation, rank, host, pid };
+}
+
+static void both_keep(uint32_t generation, int rank)
+{
+	struct plain *a = &plain[rand() % n_plain];
+	if (!a->generation)
+		return;
+	supervise_predecessors_keep(known, generation,
+				    &(struct msg_hello){ .rank = rank,
+							 .node = name_of(a->host),
+							 .pid = a->pid,
+							 .start = 10 * a->pid,
+							 .pid_space = 5,
+							 .boot = "b" });
+	a->generation = generation;
+	a->rank = rank;
+}
+
+static void both_end(uint32_t generation, int rank, int host)
+{
+	supervise_predecessors_ended(known, generation, rank, name_of(host));
+	for (struct plain *a = plain; a < plain + n_plain; a++)
+		if (a->generation == generation && a->rank == rank && a->host == host)
+			a->generation = 0;
+}
+
+static void both_ready(uint32_t generation)
+{
+	bool on[HOSTS] = { false };
+	supervise_predecessors_ready(known, generation);
+	for (struct plain *a = plain; a < plain + n_plain; a++)
+		on[a->host] |= a->generation == generation;
+	for (struct plain *a = plain; a < plain + n_plain; a++)
+		if (a->generation < generation && on[a->host])
+			a->generation = 0;
+}
+
+static int both_list(uint32_t generation, int host)
+{
+	char want[8192] = "";
+	size_t len = 0;
+	int n = 0;
+	for (int i = n_plain - 1; i >= 0; i--)
+		if (plain[i].host == host && plain[i].generation &&
+		    plain[i].generation < generation && len < sizeof want - 16)
+			len += (size_t)snprintf(want + len, sizeof want - len, "%s%d",
+						n++ ? " " : "", plain[i].pid);
+	assert_string_equal(listed(generation, name_of(host)), want);
+	return n;
+}
+
+static void it_lists_what_a_plain_list_would(void **state)
+{
+	const char *given = getenv("SEED");
+	unsigned seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
+	uint32_t generation = 1;
+	long found = 0;
+	(void)state;
+	print_message("SEED=%u\n", seed);
+	srand(seed);
+	both_add(1, 0, 0);
+	while (n_plain < MOST) {
+		int what = rand() % 100, host = rand() % HOSTS, rank = rand() % RANKS;
+		if (what < 30)
+			both_add(generation, rank, host);
+		else if (what < 35)
+			generation++;
+		else if (what < 40)
+			both_keep(generation, rank);
+		else if (what < 70)
+			both_end(generation, rank, host);
+		else if (what < 74)
+			both_ready(generation);
+		else
+			found += both_list(generation, host);
+	}
+	assert_true(found > 1000);
 }
 
 static void earlier_agents_are_forgotten_where_a_later_generation_was_ready(void **state)
@@ -207,6 +308,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(an_agent_whose_end_was_seen_is_forgotten, setup, teardown),
 		cmocka_unit_test_setup_teardown(earlier_agents_are_forgotten_where_a_later_generation_was_ready, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_agent_that_cannot_be_identified_is_not_remembered, setup, teardown),
+		cmocka_unit_test_setup_teardown(it_lists_what_a_plain_list_would, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_list_is_bounded_and_keeps_the_last_ones, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_later_supervisor_remembers_what_the_run_folder_holds, setup, teardown),
 		cmocka_unit_test_setup_teardown(damaged_lines_are_skipped, setup, teardown),

@@ -200,6 +200,39 @@ static void an_agent_that_does_not_leave_in_time_is_replaced(void **state)
 	assert_true(b.all);
 }
 
+/* The backend reports the rank that a process was started as. */
+static void the_end_of_an_agent_with_another_rank_is_that_of_its_rank(void **state)
+{
+	(void)state;
+	open_warm();
+	die(1, 1);
+	join(1, 2, 0);
+	die(1, 2); /* no progress: the next start is a second later */
+	h.ranks[0].slot = 0;
+	h.ranks[1].slot = 1; /* that of the agent that was started as rank 0 */
+	pass_time(2);
+	assert_int_equal(h.peers[0].rank, 1);
+	process_ends(&b.list[0], 0, SIGSEGV);
+	assert_int_equal(count_events("\"rank-lost\"", "\"how\":\"exited\""), 1);
+	assert_int_equal(count_events("\"how\":\"exited\"", "\"rank\":1"), 1);
+}
+
+/* The supervisor had no time to read it. */
+static void an_answer_that_waits_in_the_socket_is_in_time(void **state)
+{
+	(void)state;
+	open_warm();
+	h.peers[0].stubborn = true;
+	die(1, 1);
+	pass_time(2.9);
+	leave_message(&h.peers[0], MSG_IDLE, NULL);
+	h.now += 0.3;
+	supervise_tick(h.supervisor);
+	assert_int_equal(b.n, 2);
+	assert_int_equal(b.missing, 1);
+	assert_int_equal(count_events("\"regrouped\"", "\"kept\":1"), 1);
+}
+
 static void warm_no_ends_all(void **state)
 {
 	(void)state;
@@ -475,6 +508,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define REGROUP_TEST(f) cmocka_unit_test_setup_teardown(f, setup_some, teardown)
 		REGROUP_TEST(the_other_agent_lives_on),
+		REGROUP_TEST(an_answer_that_waits_in_the_socket_is_in_time),
+		REGROUP_TEST(the_end_of_an_agent_with_another_rank_is_that_of_its_rank),
 		REGROUP_TEST(an_agent_that_does_not_leave_in_time_is_replaced),
 		REGROUP_TEST(warm_no_ends_all),
 		REGROUP_TEST(a_first_start_that_fails_ends_all),

@@ -507,6 +507,25 @@ static void a_rank_without_heartbeats_is_lost(void **state)
 	assert_int_equal(count_events("\"how\":\"silent\"", "\"rank\":1"), 1);
 }
 
+static void a_rank_whose_message_waits_in_the_socket_is_not_silent(void **state)
+{
+	(void)state;
+	start_training();
+	for (int i = 0; i < 15; i++) {
+		send_step(&h.peers[0], MSG_PROGRESS, i);
+		pass_time(0.95);
+	}
+	leave_message(&h.peers[1], MSG_PROGRESS, step_json(MSG_PROGRESS, 1));
+	h.now += 0.9;
+	supervise_tick(h.supervisor);
+	assert_int_equal(count_events("\"how\":\"silent\"", ""), 0);
+	for (int i = 0; i < 16; i++) {
+		send_step(&h.peers[0], MSG_PROGRESS, 20 + i);
+		pass_time(1);
+	}
+	assert_int_equal(count_events("\"how\":\"silent\"", "\"rank\":1"), 1);
+}
+
 static void a_pause_of_the_supervisor_blames_no_rank(void **state)
 {
 	(void)state;
@@ -758,6 +777,7 @@ int main(void)
 		T(all_gone_while_the_recorders_are_read_is_handled_later),
 		T(progress_within_a_phase_is_not_a_hang),
 		T(a_rank_without_heartbeats_is_lost),
+		T(a_rank_whose_message_waits_in_the_socket_is_not_silent),
 		T(a_pause_of_the_supervisor_blames_no_rank),
 		T(ranks_that_never_connect_are_named),
 		T(the_failed_rank_is_blamed_not_the_rank_that_reports_it),

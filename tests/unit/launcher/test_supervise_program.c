@@ -168,6 +168,29 @@ static void a_task_that_fails_is_named_with_its_last_lines(void **state)
 }
 
 /* One whose connection breaks fails first; what matters is why the other one died. */
+/* Its message failed comes last, because its descendants take longer to end. */
+static void the_task_that_failed_first_is_the_cause(void **state)
+{
+	(void)state;
+	start_run();
+	send_message(&h.peers[1], MSG_TASK_FAILED, msg_task_failed_json(NULL));
+	send_message(&h.peers[0], MSG_TASK_FAILED, msg_task_failed_json(NULL));
+	fail_task(0, ERR_TASK, 1 << 8, "the other is gone");
+	assert_int_equal(count_events("rank-lost", ""), 0);
+	fail_task(1, ERR_TASK, SIGSEGV, "last words");
+	assert_int_equal(count_events("rank-lost", "\"rank\":1"), 1);
+}
+
+static void the_first_task_to_fail_waits_for_no_other(void **state)
+{
+	(void)state;
+	start_run();
+	send_message(&h.peers[0], MSG_TASK_FAILED, msg_task_failed_json(NULL));
+	send_message(&h.peers[1], MSG_TASK_FAILED, msg_task_failed_json(NULL));
+	fail_task(0, ERR_TASK, 1 << 8, "first");
+	assert_int_equal(count_events("rank-lost", "\"rank\":0"), 1);
+}
+
 static void the_rank_that_failed_by_itself_is_named(void **state)
 {
 	(void)state;
@@ -443,6 +466,8 @@ int main(void)
 		TEST(the_terminal_shows_the_output_that_the_job_names),
 		TEST(output_cannot_control_the_terminal),
 		TEST(a_task_that_fails_is_named_with_its_last_lines),
+		TEST(the_task_that_failed_first_is_the_cause),
+		TEST(the_first_task_to_fail_waits_for_no_other),
 		TEST(the_rank_that_failed_by_itself_is_named),
 		TEST(ranks_that_only_blame_others_may_have_lost_a_server),
 		TEST(an_end_that_retry_on_excludes_fails_the_job),

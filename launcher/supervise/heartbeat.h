@@ -1,0 +1,30 @@
+/*
+ * heartbeat — how often the agents of a generation send the message progress.
+ *
+ * An agent that ends is seen at once, because its connection closes. Heartbeats find what closes
+ * nothing: a node that is gone, a process that is stopped, a rank that hangs. Their limits are many
+ * seconds (restart.silent_timeout, hang_timeout). Each heartbeat costs the one thread of the supervisor
+ * some 10 µs, so in a large world each rank sends fewer of them: all ranks together send
+ * limits.heartbeats per second, but each rank sends at least HEARTBEATS_SILENT in the time after which a
+ * silent rank counts as lost. By the default limits:
+ *
+ *     ranks                     up to 2,000   4,000   8,000   10,000 and more
+ *     seconds between two of a rank   0.5       1       2       2.5
+ *
+ * Only the files of this room include it.
+ */
+#ifndef MUSTER_LAUNCHER_SUPERVISE_HEARTBEAT_H
+#define MUSTER_LAUNCHER_SUPERVISE_HEARTBEAT_H
+
+struct supervisor;
+struct supervise_limits;
+
+enum { HEARTBEATS_SILENT = 6 };
+
+/* Seconds between two heartbeats of a rank. */
+double supervise_heartbeat(const struct supervise_limits *l, int world);
+/* How many seconds later than in a small world the supervisor learns what a rank of this generation
+ * does. It adds them to each limit on how long a rank is still, or is silent and not yet lost. */
+double supervise_heartbeat_late(const struct supervisor *s);
+
+#endif
