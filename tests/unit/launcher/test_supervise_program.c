@@ -20,7 +20,8 @@ static int setup_program(void **state)
 
 static json_t *meeting_json(void)
 {
-	return json_pack("{s:{s:s, s:[i,i]}}", "values", "address", "here", "ports", 1, 2);
+	return json_pack("{s:{s:s, s:[i,i]}, s:[i]}", "values", "address", "here", "ports", 1, 2,
+			 "wants", 0);
 }
 
 static void start_tasks(void)
