@@ -5,6 +5,7 @@
  *     agents.c       starts and ends the agents' processes
  *     regroup.c      keeps the agents of the other ranks after a loss
  *     rendezvous.c   exchanges the endpoints of ranks without PMIx
+ *     wiring.c       which ranks are next to each other when they find each other
  *     run.c          supervise_run(): the event loop with its signals and ticks
  *     transitions.c  the table of transitions: for each state and event, what to do
  *     next.c         what follows a generation

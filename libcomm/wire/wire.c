@@ -118,7 +118,7 @@ static int describe_host(struct wire *n, struct world *w, int *memfd, struct buf
 {
 	const struct neighbours *at = &n->neighbours;
 	unsigned char nonce[SEG_NONCE] = { 0 };
-	struct wire_card card;
+	struct wire_card card = { 0 };
 	int rc = 0;
 	if (!w->force_tcp && w->size > 1 && comm_segment_offer(memfd, nonce, e))
 		return -1;
@@ -128,7 +128,8 @@ static int describe_host(struct wire *n, struct world *w, int *memfd, struct buf
 				     check_host(n, w, at->here[i], card.host, e)
 			     ? -1
 			     : 0;
-		comm_book_add_rank(book, at->here[i], &card);
+		if (!rc)
+			comm_book_add_rank(book, at->here[i], &card);
 	}
 	sodium_memzero(&card, sizeof card);
 	if (rc)

@@ -107,6 +107,7 @@ static void every_integrity_wires_up(void **state)
 				   .hosts = "aabbccddd",
 				   .placed = true,
 				   .integrity = (enum comm_integrity)mode,
+				   .sockets = 1 + mode,
 				   .timeout_s = LONG_S,
 				   .fn = meet_all };
 		r.arg = &r;
