@@ -349,20 +349,29 @@ static bool has_endpoints(const struct control *c)
 	return c->regroups || json_array_size(c->endpoints) >= (size_t)c->awaited;
 }
 
-int agent_control_exchange(struct control *c, json_t *values, int n, json_t **all, struct err *e)
+static void send_endpoints(struct control *c, json_t *values, const int *ranks, int n)
+{
+	struct msg_endpoints m = { .values = values, .wants = json_array() };
+	for (int i = 0; i < n; i++)
+		json_array_append_new(m.wants, json_integer(ranks[i]));
+	agent_control_send(c, MSG_ENDPOINTS, m.wants ? msg_endpoints_json(&m) : NULL);
+	json_decref(m.wants);
+}
+
+int agent_control_exchange(struct control *c, json_t *values, const int *ranks, int n,
+			   json_t **wanted, struct err *e)
 {
 	if (values)
-		agent_control_send(c, MSG_ENDPOINTS,
-				   msg_endpoints_json(&(struct msg_endpoints){ .values = values }));
+		send_endpoints(c, values, ranks, n);
 	pthread_mutex_lock(&c->lock);
 	c->awaited = n;
 	int rc = await_news(c, has_endpoints, e);
 	if (!rc && c->regroups)
 		rc = err_set(e, ERR_ABORTED, "%s", c->reason);
-	*all = rc ? NULL : json_copy(c->endpoints);
+	*wanted = rc ? NULL : json_copy(c->endpoints);
 	pthread_mutex_unlock(&c->lock);
-	if (!rc && !*all)
-		rc = err_set(e, ERR_NOMEM, "no memory for the endpoints of all ranks");
+	if (!rc && !*wanted)
+		rc = err_set(e, ERR_NOMEM, "no memory for the endpoints of %d ranks", n);
 	return rc;
 }
 

@@ -52,9 +52,11 @@ int agent_control_open(const struct control_options *opt, struct control **out,
 int agent_control_await_next(struct control *c, const struct msg_welcome **welcome, struct err *e);
 /* Whether the supervisor has ended the generation, and this process goes on. */
 bool agent_control_regroups(struct control *c);
-/* Publishes this rank's endpoints (NULL: none), and waits for those of the first n ranks: a new list of
- * objects, in the order of the ranks. ERR_ABORTED: the agent must leave, or the generation is over. */
-int agent_control_exchange(struct control *c, json_t *values, int n, json_t **all, struct err *e);
+/* Publishes this rank's endpoints (NULL: none), and waits for those of `n` ranks: a new list of objects,
+ * in their order. Only an agent that publishes asks for ranks by their numbers; the others get those of
+ * rank 0. ERR_ABORTED: the agent must leave, or the generation is over. */
+int agent_control_exchange(struct control *c, json_t *values, const int *ranks, int n,
+			   json_t **wanted, struct err *e);
 /* Wipes the welcome's group_secret from memory; the member becomes NULL. */
 void agent_control_wipe_secret(struct control *c);
 /* Sends what is queued, for at most a second, and closes. If the agent must leave, it only returns,

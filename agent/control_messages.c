@@ -173,7 +173,7 @@ static int handle_world_endpoints(struct control *c, const struct msg *m, struct
 		return err_set(e, ERR_PROTO,
 			       "message world_endpoints: first is %d, which does not follow",
 			       part.first);
-	return added ? 0 : err_set(e, ERR_NOMEM, "no memory for the endpoints of all ranks");
+	return added ? 0 : err_set(e, ERR_NOMEM, "no memory for the endpoints of other ranks");
 }
 
 /* The messages that the supervisor sends to an agent after its welcome. */

@@ -5,6 +5,7 @@
 #include "agent/engine/parallel/device.h"
 #include "agent/log_parts.h"
 #include "agent/metrics/report.h"
+#include "agent/place.h"
 #include "agent/preflight.h"
 #include "agent/rendezvous.h"
 #include "agent/setup.h"
@@ -127,29 +128,41 @@ static int open_world(struct generation *g, const struct comm_bootstrap *boot, s
 
 /* Opens the world communicator with the endpoints from PMIx, then finalizes PMIx: from then on the
  * death of one rank does not end the others. */
-static int wire_up_by_pmix(struct generation *g, struct err *e)
+static int wire_up_by_pmix(struct generation *g, const struct agent_place *place, struct err *e)
 {
-	if (open_world(g, agent_boot_bootstrap(*g->start.boot), e))
+	struct comm_bootstrap boot = *agent_boot_bootstrap(*g->start.boot);
+	boot.place = &place->comm;
+	if (open_world(g, &boot, e))
 		return -1;
 	agent_boot_finish(*g->start.boot);
 	*g->start.boot = NULL;
 	return 0;
 }
 
-static int wire_up(struct generation *g, struct err *e)
+static int wire_up_by_supervisor(struct generation *g, const struct agent_place *place,
+				 struct err *e)
 {
 	struct rendezvous *r = NULL;
-	if (g->welcome->pmix != (g->start.boot != NULL))
-		return err_set(e, ERR_PROTO, "message welcome: the ranks %s PMIx, this one does%s",
-			       g->welcome->pmix ? "use" : "do not use",
-			       g->start.boot ? "" : " not");
-	if (g->start.boot)
-		return wire_up_by_pmix(g, e);
-	int rc = agent_rendezvous_open(g->control, g->rank, g->size, &r, e) ||
+	int rc = agent_rendezvous_open(g->control, place, g->rank, g->size, &r, e) ||
 				 open_world(g, agent_rendezvous_bootstrap(r), e)
 			 ? -1
 			 : 0;
 	agent_rendezvous_close(r);
+	return rc;
+}
+
+static int wire_up(struct generation *g, struct err *e)
+{
+	struct agent_place place;
+	if (g->welcome->pmix != (g->start.boot != NULL))
+		return err_set(e, ERR_PROTO, "message welcome: the ranks %s PMIx, this one does%s",
+			       g->welcome->pmix ? "use" : "do not use",
+			       g->start.boot ? "" : " not");
+	if (agent_place_read(g->welcome, !strcmp(g->job.network.backend, "tcp"), &place, e))
+		return -1;
+	int rc = g->start.boot ? wire_up_by_pmix(g, &place, e)
+			       : wire_up_by_supervisor(g, &place, e);
+	agent_place_fini(&place);
 	return rc;
 }
 

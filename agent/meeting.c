@@ -95,8 +95,9 @@ int agent_meeting_open(struct control *c, int rank, bool one_host, const char *i
 		       struct meeting *out, struct err *e)
 {
 	struct meeting m = MEETING_INIT;
+	const int first = 0;
 	json_t *mine = rank == 0 ? prepare(c, one_host, interface, &m, e) : NULL, *all = NULL;
-	int rc = rank == 0 && !mine ? -1 : agent_control_exchange(c, mine, 1, &all, e);
+	int rc = rank == 0 && !mine ? -1 : agent_control_exchange(c, mine, &first, 1, &all, e);
 	if (!rc)
 		rc = read_meeting(all, &m, e);
 	json_decref(mine);

@@ -10,7 +10,8 @@
 struct rendezvous {
 	struct comm_bootstrap bootstrap;
 	struct control *control;
-	json_t *mine, *all; /* all: NULL before the fence */
+	const struct agent_place *place;
+	json_t *mine, *wanted; /* wanted: in the order of the place's list; NULL before the fence */
 };
 
 static int rendezvous_put(void *arg, const char *key, const char *value, struct err *e)
@@ -27,16 +28,25 @@ static int rendezvous_put(void *arg, const char *key, const char *value, struct 
 static int rendezvous_fence(void *arg, struct err *e)
 {
 	struct rendezvous *r = arg;
-	if (r->all)
+	if (r->wanted)
 		return err_set(e, ERR_INTERNAL, "endpoints: a second fence");
-	return agent_control_exchange(r->control, r->mine, r->bootstrap.size, &r->all, e);
+	return agent_control_exchange(r->control, r->mine, r->place->wants, r->place->n_wants,
+				      &r->wanted, e);
+}
+
+/* What a rank has published; NULL: this rank has not asked for it. */
+static const json_t *find_wanted(const struct rendezvous *r, int rank)
+{
+	for (int i = 0; i < r->place->n_wants; i++)
+		if (r->place->wants[i] == rank)
+			return json_array_get(r->wanted, (size_t)i);
+	return NULL;
 }
 
 static int rendezvous_get(void *arg, int rank, const char *key, char **value, struct err *e)
 {
 	struct rendezvous *r = arg;
-	const json_t *of = json_array_get(r->all, (size_t)rank);
-	const char *text = json_string_value(json_object_get(of, key));
+	const char *text = json_string_value(json_object_get(find_wanted(r, rank), key));
 	if (!text)
 		return err_set(e, ERR_NOTFOUND, "endpoints: rank %d did not publish %s", rank, key);
 	*value = strdup(text);
@@ -44,8 +54,8 @@ static int rendezvous_get(void *arg, int rank, const char *key, char **value, st
 		      : err_set(e, ERR_NOMEM, "endpoints: no memory for %s of rank %d", key, rank);
 }
 
-int agent_rendezvous_open(struct control *c, int rank, int size, struct rendezvous **out,
-			  struct err *e)
+int agent_rendezvous_open(struct control *c, const struct agent_place *place, int rank, int size,
+			  struct rendezvous **out, struct err *e)
 {
 	struct rendezvous *r = calloc(1, sizeof *r);
 	json_t *mine = json_object();
@@ -55,13 +65,15 @@ int agent_rendezvous_open(struct control *c, int rank, int size, struct rendezvo
 		return err_set(e, ERR_NOMEM, "endpoints: no memory to exchange them");
 	}
 	r->control = c;
+	r->place = place;
 	r->mine = mine;
 	r->bootstrap = (struct comm_bootstrap){ .rank = rank,
 						.size = size,
 						.put = rendezvous_put,
 						.fence = rendezvous_fence,
 						.get = rendezvous_get,
-						.arg = r };
+						.arg = r,
+						.place = &place->comm };
 	*out = r;
 	return 0;
 }
@@ -71,7 +83,7 @@ void agent_rendezvous_close(struct rendezvous *r)
 	if (!r)
 		return;
 	json_decref(r->mine);
-	json_decref(r->all);
+	json_decref(r->wanted);
 	free(r);
 }
 

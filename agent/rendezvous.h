@@ -1,7 +1,8 @@
 /*
  * rendezvous — how the ranks of a generation find each other if some of them are agents of the last
  * one: PMIx serves only a generation of new agents, so the supervisor exchanges the endpoints over the
- * control channel, which authenticates and seals them (base/auth.h).
+ * control channel, which authenticates and seals them (base/auth.h). An agent asks for those of the
+ * ranks next to it (place.h), and gets no others.
  *
  * One fence, from one thread.
  */
@@ -9,14 +10,15 @@
 #define MUSTER_AGENT_RENDEZVOUS_H
 
 #include "agent/control.h"
+#include "agent/place.h"
 #include "base/err.h"
 #include "libcomm/comm.h"
 
 struct rendezvous;
 
-/* Borrows the control until the close. */
-int agent_rendezvous_open(struct control *c, int rank, int size, struct rendezvous **out,
-			  struct err *e);
+/* Borrows the control and the place until the close. */
+int agent_rendezvous_open(struct control *c, const struct agent_place *place, int rank, int size,
+			  struct rendezvous **out, struct err *e);
 void agent_rendezvous_close(struct rendezvous *r); /* takes NULL */
 /* For comm_open(); valid until the close. */
 const struct comm_bootstrap *agent_rendezvous_bootstrap(const struct rendezvous *r);

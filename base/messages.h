@@ -22,7 +22,7 @@
 #include "base/time_parts.h"
 
 enum {
-	MSG_VERSION = 10,
+	MSG_VERSION = 11,
 	CONSOLE_VERSION =
 		1, /* of the messages console_*, for consoles of another version of muster */
 	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
@@ -71,8 +71,8 @@ enum {
 	X(MSG_LINKS,     links,    MSG_LINKS_FIELDS,    "agent",      "how fast a rank's bytes got to other ranks over the network in a window, when it has changed") \
 	X(MSG_REGROUP,   regroup,  MSG_REGROUP_FIELDS,  "supervisor", "the generation is lost: abort its communicators, keep the process, and answer with idle") \
 	X(MSG_IDLE,      idle,     MSG_IDLE_FIELDS,     "agent",      "the agent has left its generation; it waits for the welcome of the next one") \
-	X(MSG_ENDPOINTS, endpoints, MSG_ENDPOINTS_FIELDS, "agent",    "what the rank publishes for the others, in a generation that does not use PMIx") \
-	X(MSG_WORLD_ENDPOINTS, world_endpoints, MSG_WORLD_ENDPOINTS_FIELDS, "supervisor", "what consecutive ranks have published, once all have; the last message has the last rank") \
+	X(MSG_ENDPOINTS, endpoints, MSG_ENDPOINTS_FIELDS, "agent",    "what the rank publishes for the others, and whose it needs, in a generation that does not use PMIx") \
+	X(MSG_WORLD_ENDPOINTS, world_endpoints, MSG_WORLD_ENDPOINTS_FIELDS, "supervisor", "what the ranks that the agent has asked for have published, once all have; one message or more, in the order of its list. To tasks of a program: what rank 0 has published") \
 	X(MSG_CKPT_LOCAL, ckpt_local, MSG_CKPT_FIELDS,  "agent",      "world rank 0 has seen a checkpoint committed in the folders of the nodes") \
 	X(MSG_TIMES,     times,    MSG_TIMES_FIELDS,    "agent",      "every few seconds, when a checkpoint begins, and before finished, idle and failed: where a rank's time went since it was ready") \
 	X(MSG_SAVE,      save,     MSG_SAVE_FIELDS,     "supervisor", "write a checkpoint after the step, all ranks after the same one, and train on") \
@@ -199,6 +199,9 @@ enum {
 	F(bus,          TEXT,   REQUIRED, "the device's PCI address; \"\": none") \
 	F(memory,       NUMBER, REQUIRED, "bytes that the rank needs by the plan") \
 	F(node_ranks,   INT,    REQUIRED, "ranks of the node") \
+	F(leader,       INT,    REQUIRED, "the first rank of the node") \
+	F(here,         JSON,   OPTIONAL, "to that rank: a list of the node's ranks, ascending") \
+	F(near,         JSON,   OPTIONAL, "to that rank: a list of the first ranks of the nodes next to it in the tree over the nodes, the parent first; -1: it has none") \
 	F(cpus,         TEXT,   REQUIRED, "CPUs next to the device; \"\": unknown, or the rank is not bound") \
 	F(numa,         INT,    REQUIRED, "NUMA domain next to the device; -1: unknown, or the rank is not bound") \
 	F(watches_node, FLAG,   REQUIRED, "whether this rank watches what all ranks of its node share") \
@@ -259,11 +262,12 @@ enum {
 #define MSG_IDLE_FIELDS(F)
 
 #define MSG_ENDPOINTS_FIELDS(F) \
-	F(values, JSON, REQUIRED, "an object: a text for each key")
+	F(values, JSON, REQUIRED, "an object: a text for each key") \
+	F(wants,  JSON, REQUIRED, "a list of the ranks whose endpoints the agent needs")
 
 #define MSG_WORLD_ENDPOINTS_FIELDS(F) \
-	F(first,  INT,  REQUIRED, "the first rank of the list") \
-	F(values, JSON, REQUIRED, "a list: the member values of each rank's message endpoints")
+	F(first,  INT,  REQUIRED, "how many ranks of the agent's list came before these") \
+	F(values, JSON, REQUIRED, "a list: the member values of the message endpoints of each of the next ranks")
 
 #define MSG_DUMP_FIELDS(F)
 

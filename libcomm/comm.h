@@ -48,9 +48,23 @@ enum comm_op { COMM_SUM, COMM_AVG, COMM_MAX, COMM_MIN, COMM_PROD };
 
 size_t comm_type_size(enum comm_type type);
 
+enum { COMM_NEAR = 3 };
+
+/* Which ranks are next to a rank when a world is wired up (wire/neighbours.h). */
+struct comm_place {
+	int leader; /* the first of the ranks that share this rank's host */
+	/* Of the leader only: all ranks of the host, ascending, and the leaders of the hosts next to
+	 * it in the tree over all hosts, the parent first. If the backend is "tcp", each rank counts
+	 * as a host. */
+	const int *here;
+	int n_here;
+	int near[COMM_NEAR], n_near;
+	bool has_parent;
+};
+
 /* How a world finds its ranks. The agent passes PMIx's functions, the tests pass a pipe's. put is
- * local; fence is collective and distributes the data; get works after a fence. Values are
- * printable texts without NUL. */
+ * local; fence is collective and distributes the data; get works after a fence, for the ranks of the
+ * place: itself, its leader, those here and near. Values are printable texts without NUL. */
 struct comm_bootstrap {
 	int rank, size;
 	int (*put)(void *arg, const char *key, const char *value, struct err *e);
@@ -58,6 +72,8 @@ struct comm_bootstrap {
 	/* The caller frees *value. */
 	int (*get)(void *arg, int rank, const char *key, char **value, struct err *e);
 	void *arg;
+	/* Borrowed for comm_open(). NULL: each rank gets the values of all ranks, and finds out. */
+	const struct comm_place *place;
 };
 
 struct buf;
@@ -104,9 +120,9 @@ struct comm_options {
 	enum comm_integrity integrity;
 	/* Folder for the flight recorder's dump when an operation fails. NULL: no dump. */
 	const char *dump_dir;
-	/* Called by comm_open with the world before it waits for the other ranks: from then on
-	 * comm_abort ends that wait. Called with NULL before a world that could not be opened is
-	 * freed. NULL: none. */
+	/* Called by comm_open before it waits for the other ranks, other than in the fence, with a
+	 * handle that comm_abort takes until the world is closed: it ends that wait. Called with NULL
+	 * before a world that could not be opened is freed. NULL: none. */
 	void (*joining)(void *arg, struct comm *world);
 	void *joining_arg;
 };

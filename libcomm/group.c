@@ -15,6 +15,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+/* A question to the kernel is a system call: if every rank of a large group asked about every other one,
+ * they would do nothing else. */
+enum { ASKED_AT_ONCE = 16 };
+
 static bool is_same_host(const struct world *w, int a, int b)
 {
 	return !w->force_tcp && w->peers[a].host_id == w->peers[b].host_id;
@@ -71,6 +75,7 @@ static struct comm *new_group(const struct group_spec *s, struct err *e)
 	c->id = s->id;
 	c->wait.accused = -1;
 	c->wait.waits_for = -1;
+	c->wait.look = s->size > ASKED_AT_ONCE ? s->rank : 0;
 	c->rank = s->rank;
 	c->size = s->size;
 	c->memfd = s->memfd;
@@ -340,17 +345,32 @@ static int find_absent(const struct comm *c)
 	return -1;
 }
 
+/* Whether an absent rank of this host seems to be gone: then the next call begins with the same ranks. */
+static bool find_suspect(struct comm *c, bool thorough, struct err *e)
+{
+	int asked = 0, next = c->wait.look;
+	for (int i = 0; i < c->size; i++) {
+		int r = (c->wait.look + i) % c->size;
+		if (!c->wait.absent[r] || r == c->rank || c->local[r] < 0)
+			continue;
+		bool ask = thorough && asked < ASKED_AT_ONCE;
+		if (comm_group_check_rank(c, r, ask, e) < 0)
+			return true;
+		asked += ask;
+		if (asked == ASKED_AT_ONCE && ask)
+			next = (r + 1) % c->size;
+	}
+	c->wait.look = next;
+	return false;
+}
+
 int comm_group_check_wait(struct comm *c, bool thorough, struct err *e)
 {
 	atomic_store_explicit(&c->wait.waits_for, find_absent(c), memory_order_relaxed);
 	if (world_failed(c->world))
 		return comm_world_error(c->world, e);
 	bool looked_twice = c->wait.suspect;
-	c->wait.suspect = false;
-	for (int r = 0; c->segment.head && r < c->size && !c->wait.suspect; r++)
-		if (c->wait.absent[r] && r != c->rank && c->local[r] >= 0)
-			c->wait.suspect = comm_group_check_rank(c, r, thorough || looked_twice, e) <
-					  0;
+	c->wait.suspect = c->segment.head && find_suspect(c, thorough || looked_twice, e);
 	if (c->wait.suspect)
 		return looked_twice ? -1 : 0;
 	if (c->wait.deadline && clock_ns() >= c->wait.deadline + c->wait.grace)

@@ -17,7 +17,8 @@
  *                   the device's library
  *     flight/       the recorder of operations, its dumps, and the diagnosis of all ranks' dumps
  *
- * A world (world.h) is what all groups of a process share: the peers and the first error.
+ * A world (world.h) is what all groups of a process share: the peers and the first error. wire/ is how
+ * it finds the peers.
  */
 #ifndef MUSTER_LIBCOMM_GROUP_H
 #define MUSTER_LIBCOMM_GROUP_H
@@ -42,6 +43,7 @@ struct group_wait {
 	/* world rank that the failing operation blames and that may know the cause; -1: nobody */
 	int accused;
 	bool suspect;     /* an absent rank seems to be gone: check once more */
+	int look;         /* the rank at which the next check begins */
 	int64_t deadline; /* of the operation; 0: it has not slept yet */
 	/* nanoseconds to wait beyond the deadline, so that a rank that knows more reports first */
 	int64_t grace;
@@ -136,7 +138,8 @@ enum { SLICE_NS = 10000000 }; /* the longest sleep between two checks of the pee
 /* Whether to keep waiting for the ranks marked in c->wait.absent: 0, or -1 with the error. A rank
  * that is gone is reported at the second consecutive call that finds it absent, because its last
  * bytes may have arrived in between; the first call sets c->wait.suspect and the caller checks
- * again at once. thorough: also ask the kernel. */
+ * again at once. thorough: also ask the kernel, about 16 ranks at most, and about the next ones in the
+ * next call: of many ranks that wait for many, each asks about others. */
 int comm_group_check_wait(struct comm *c, bool thorough, struct err *e);
 /* 0, or the error that says how a rank of this host ended. thorough: also ask the kernel. */
 int comm_group_check_rank(struct comm *c, int rank, bool thorough, struct err *e);

@@ -3,17 +3,15 @@
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/flight/dump.h"
 #include "libcomm/device/device_group.h"
-#include "libcomm/shm/peer_memory.h"
+#include "libcomm/wire/wire.h"
 
 #include <math.h>
 #include <sodium.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 300, SOCKETS = 1 };
+enum { SOCKETS = 1 };
 
 static const double LONGEST_S = 1e9; /* a longer time-out is no limit */
 /* a host that is off is detected within this time, whatever the time-out */
@@ -45,7 +43,7 @@ static struct world *new_world(const struct comm_bootstrap *boot, const struct c
 		w->silence_s = 1;
 	w->listener = -1;
 	for (int r = 0; r < w->size; r++)
-		w->peers[r].pidfd = -1;
+		w->peers[r] = (struct peer){ .pidfd = -1, .host_id = -1 - r };
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_condattr_t monotonic;
 	pthread_condattr_init(&monotonic);
@@ -53,26 +51,6 @@ static struct world *new_world(const struct comm_bootstrap *boot, const struct c
 	pthread_cond_init(&w->peers_changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 	return w;
-}
-
-/* This rank as the others will see it. A network on which this rank cannot listen matters only if a
- * rank is on another host: *why keeps the error until then. */
-static void describe_self(struct world *w, const struct comm_options *opt, struct peer *me,
-			  struct err *why)
-{
-	char address[NET_ADDR_MAX];
-	*me = (struct peer){ .pid = getpid(),
-			     .pidfd = -1,
-			     .address = "-",
-			     .sockets = w->sockets,
-			     .algorithm = w->algorithm,
-			     .force_tcp = w->force_tcp,
-			     .integrity = (int)w->integrity };
-	randombytes_buf(me->secret, sizeof me->secret);
-	if (opt->backend && !strcmp(opt->backend, "shm"))
-		return;
-	if (net_local_address(opt->interface, opt->address_hint, address, why) == 0)
-		net_listen(address, &w->listener, me->address, why);
 }
 
 static int make_card(struct card *card, struct wakeup_pipe *wakeup, bool share, struct err *e)
@@ -88,71 +66,9 @@ static int make_card(struct card *card, struct wakeup_pipe *wakeup, bool share, 
 	return 0;
 }
 
-/* Opens pidfds of this host's processes, and chooses how long to poll before sleeping. */
-static int watch_host_processes(struct world *w, struct err *e)
+static int open_world_group(struct world *w, const struct card *cards, int memfd,
+			    struct wakeup_pipe wakeup, struct comm **out, struct err *e)
 {
-	const struct peer *me = &w->peers[w->rank];
-	int here = 0;
-	for (int r = 0; r < w->size; r++) {
-		struct peer *p = &w->peers[r];
-		if (p->host_id != me->host_id)
-			continue;
-		here++;
-		if (r == w->rank || w->force_tcp)
-			continue;
-		p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
-		if (p->pidfd < 0)
-			return err_errno(e, ERR_PEER,
-					 "rank %d, process %d on host %s, cannot be watched "
-					 "(ranks of one host must see each other's processes; "
-					 "[network] backend = tcp does without)",
-					 r, (int)p->pid, p->host);
-		p->readable = comm_cma_probe(p->pid);
-	}
-	w->spins = here <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
-	return 0;
-}
-
-/* Starts to accept the other hosts' ranks, if there are any. */
-static int join_network(struct world *w, const char *backend, const struct err *why, struct err *e)
-{
-	bool far = w->force_tcp && w->size > 1;
-	for (int r = 0; r < w->size; r++)
-		far |= w->peers[r].host_id != w->peers[w->rank].host_id;
-	if (!far) {
-		if (w->listener >= 0)
-			close(w->listener);
-		w->listener = -1;
-		return 0;
-	}
-	if (backend && !strcmp(backend, "shm"))
-		return err_set(e, ERR_USAGE,
-			       "the ranks are on several hosts, which share no memory; "
-			       "[network] backend = auto also uses the network");
-	if (w->listener < 0)
-		return err_set(e, ERR_NET, "%s; [network] interface chooses another network",
-			       why->text);
-	return comm_acceptor_open(w, e);
-}
-
-static int exchange_cards_and_open(struct world *w, const struct comm_bootstrap *boot,
-				   const struct comm_options *opt, struct card *cards,
-				   struct comm **out, struct err *e)
-{
-	struct peer me;
-	struct wakeup_pipe wakeup;
-	struct err why = ERR_INIT;
-	describe_self(w, opt, &me, &why);
-	if (make_card(&cards[w->rank], &wakeup, !w->force_tcp && w->size > 1, e))
-		return -1;
-	int memfd = cards[w->rank].memfd;
-	if (comm_world_exchange_cards(w, boot, &me, opt->host, cards, e) ||
-	    watch_host_processes(w, e) || join_network(w, opt->backend, &why, e)) {
-		comm_wakeup_close(&wakeup);
-		if (memfd >= 0)
-			close(memfd);
-		return -1;
-	}
 	int *members = calloc((size_t)w->size, sizeof *members);
 	for (int r = 0; members && r < w->size; r++)
 		members[r] = r;
@@ -171,15 +87,19 @@ static int exchange_cards_and_open(struct world *w, const struct comm_bootstrap 
 	return rc;
 }
 
-/* No rank may continue before all ranks have opened the objects that the others offer. */
-static int meet(struct comm *c, const struct comm_options *opt, struct err *e)
+static int wire_up_and_open(struct world *w, const struct comm_bootstrap *boot,
+			    const struct comm_options *opt, struct card *cards, struct comm **out,
+			    struct err *e)
 {
-	if (opt->joining)
-		opt->joining(opt->joining_arg, c);
-	int rc = comm_barrier(c, e);
-	if (rc && opt->joining)
-		opt->joining(opt->joining_arg, NULL);
-	return rc;
+	struct wakeup_pipe wakeup;
+	int memfd;
+	if (comm_wakeup_open(&wakeup, e))
+		return -1;
+	if (comm_wire_up(w, boot, opt, &wakeup, cards, &memfd, e)) {
+		comm_wakeup_close(&wakeup);
+		return -1;
+	}
+	return open_world_group(w, cards, memfd, wakeup, out, e);
 }
 
 static int join(struct world *w, const struct comm_bootstrap *boot, const struct comm_options *opt,
@@ -189,13 +109,19 @@ static int join(struct world *w, const struct comm_bootstrap *boot, const struct
 	struct card *cards = calloc((size_t)boot->size, sizeof *cards);
 	if (!cards)
 		return err_set(e, ERR_NOMEM, "no memory for %d ranks", boot->size);
-	int rc = exchange_cards_and_open(w, boot, opt, cards, &c, e) || meet(c, opt, e) ? -1 : 0;
+	/* No rank may continue before all ranks have opened the objects that the others offer. */
+	int rc = wire_up_and_open(w, boot, opt, cards, &c, e) || comm_barrier(c, e) ? -1 : 0;
 	free(cards);
-	if (rc && c)
-		comm_group_free(c);
-	else
+	if (!rc) {
+		comm_wire_settle(w);
 		*world = c;
-	return rc;
+		return 0;
+	}
+	if (opt->joining)
+		opt->joining(opt->joining_arg, NULL);
+	if (c)
+		comm_group_free(c);
+	return -1;
 }
 
 int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,

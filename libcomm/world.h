@@ -19,13 +19,14 @@
 
 enum { SECRET_BYTES = 32 };
 
+/* The texts and the secret belong to w->wire. While the world is wired up (wire/wire.h), those of some
+ * ranks are not known yet, and are NULL. */
 struct peer {
-	char *host;
-	char address[NET_ADDR_MAX];         /* "-": it does not listen */
-	unsigned char secret[SECRET_BYTES]; /* proves a connection to it (tcp/handshake.h) */
-	/* must equal this rank's in struct world */
-	int sockets, algorithm, force_tcp, integrity;
-	int host_id; /* equal on ranks of the same host */
+	const char *host;
+	const char *address;         /* "-": it does not listen */
+	const unsigned char *secret; /* proves a connection to it (tcp/handshake.h) */
+	/* equal on ranks of the same host; below 0 and of no other rank: not known yet */
+	int host_id;
 	pid_t pid;
 	int pidfd; /* of a rank on this host; otherwise -1 */
 	/* it is on this host, and the kernel lets this rank read its memory */
@@ -36,10 +37,12 @@ struct shared_buffer;
 struct oob_peer; /* the state of a rank out of band, see tcp/oob.h */
 struct arrival;  /* an authenticated connection that waits for its group */
 struct acceptor;
+struct wire;
 
 struct world {
 	int rank, size;
 	struct peer *peers;
+	struct wire *wire; /* what the peers' addresses and secrets lie in */
 	double timeout_s;
 	bool force_tcp;
 	int algorithm;                 /* forced: enum algorithm_name; -1: by the table */
@@ -100,17 +103,18 @@ int comm_world_error(struct world *w, struct err *e);
  * could not. Returns -1. */
 int comm_world_report_error(struct world *w, const struct err *why, struct err *e);
 
-/* A rank's business card: how the other ranks reach its part of a group. */
+/* How the ranks of a host reach a rank's part of a group. */
 struct card {
 	int32_t memfd, wakeup;
 	unsigned char nonce[SEG_NONCE];
 };
 
-/* Puts `mine` with the name of this host (NULL or empty: localhost), fences, and reads the data of
- * all ranks into w->peers and cards[size]. */
-int comm_world_exchange_cards(struct world *w, const struct comm_bootstrap *boot,
-			      const struct peer *mine, const char *host, struct card *cards,
-			      struct err *e);
+/* The host of a rank, for texts: "?" while it is not known. */
+static inline const char *world_host(const struct world *w, int rank)
+{
+	return w->peers[rank].host ? w->peers[rank].host : "?";
+}
+
 void comm_world_free(struct world *w);
 
 #endif

@@ -298,7 +298,10 @@ int supervise_agents_start(struct supervisor *s, struct err *e)
 	auth_secret_hex(secret, s->group_secret);
 	auth_secret_new(secret); /* a second secret, which travels in the agents' environment */
 	auth_secret_hex(secret, hex);
-	int rc = start_ranks(s, secret, hex, e);
+	int rc = supervise_wiring_set(&s->wiring, &s->d->plan, s->d->cluster.n_nodes, e) ||
+				 start_ranks(s, secret, hex, e)
+			 ? -1
+			 : 0;
 	explicit_bzero(secret, sizeof secret);
 	explicit_bzero(hex, sizeof hex);
 	if (rc)

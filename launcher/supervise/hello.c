@@ -53,10 +53,13 @@ int supervise_send_welcome(struct supervisor *s, struct connection *c, int rank,
 	w.has_program = w.program;
 	w.skips = s->rollback.list;
 	w.has_skips = json_array_size(w.skips);
-	json_t *body = w.coords ? msg_welcome_json(&w) : NULL;
+	bool told = !supervise_wiring_tell(&s->wiring, &s->d->plan, rank, &w, e);
+	json_t *body = told && w.coords ? msg_welcome_json(&w) : NULL;
 	json_decref(w.coords);
 	json_decref(w.predecessors);
 	json_decref(w.program);
+	json_decref(w.here);
+	json_decref(w.near);
 	int rc = body ? launcher_connection_send(c, MSG_WELCOME, body, e)
 		      : err_set(e, ERR_NOMEM, "no memory for the welcome of rank %d", rank);
 	json_decref(body);

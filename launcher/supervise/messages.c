@@ -371,7 +371,7 @@ static int on_endpoints(struct supervisor *s, struct connection *c, const json_t
 		return -1;
 	int rank = launcher_connection_rank(c);
 	return s->program.ranks ? supervise_program_publish(s, rank, m.values, e)
-				: supervise_rendezvous_note(s, rank, m.values, e);
+				: supervise_rendezvous_note(s, rank, &m, e);
 }
 
 /* --- a task of a program ---------------------------------------------------------------- */

@@ -285,6 +285,7 @@ void supervise_close(struct supervisor *s)
 	supervise_predecessors_close(s->predecessors);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	supervise_rendezvous_close(s);
+	supervise_wiring_fini(&s->wiring);
 	supervise_program_close(s);
 	supervise_agents_close(s);
 	supervise_notices_close(s);

@@ -5,6 +5,7 @@
  *     agents.c       starts and ends the agents' processes
  *     regroup.c      keeps the agents of the other ranks after a loss
  *     rendezvous.c   exchanges the endpoints of ranks without PMIx
+ *     wiring.c       which ranks are next to each other when they find each other
  *     run.c          supervise_run(): the event loop with its signals and ticks
  *     transitions.c  the table of transitions: for each state and event, what to do
  *     next.c         what follows a generation
@@ -79,6 +80,7 @@
 #include "launcher/supervise/recovery.h"
 #include "launcher/supervise/regroup.h"
 #include "launcher/supervise/rendezvous.h"
+#include "launcher/supervise/wiring.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/rollback.h"
 #include "launcher/supervise/slow_checkpoints.h"
@@ -155,7 +157,7 @@ struct rank_state {
 	bool failed;      /* by an error of its own */
 	/* regroup.h: its agent lives on after this generation; it has left it */
 	bool lives_on, idle;
-	int endpoints;    /* parts of the list of endpoints that it was sent: rendezvous.h */
+	int endpoints;    /* of the list that it wants, how many it was sent: rendezvous.h */
 	bool helper_lost; /* the helper of its node has ended, or cannot start it */
 	int traced;       /* the last request to record steps that it has answered */
 	int status;       /* as of waitpid, if exited */
@@ -185,6 +187,7 @@ struct supervisor {
 	bool trained; /* every rank of this generation was ready */
 	struct regroup_state regroup;
 	struct rendezvous_state rendezvous;
+	struct wiring wiring;
 	struct program_state program; /* .ranks is NULL without a program */
 	/* shared by the generation's ranks; only their welcomes carry it */
 	char group_secret[AUTH_SECRET_HEX];

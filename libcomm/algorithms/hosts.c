@@ -70,15 +70,19 @@ static void sort_by_host(int hosts, int n, const int *on, int *begin, int *items
 	begin[0] = 0;
 }
 
-/* Rank i of a host with l ranks carries the blocks of ranks i, i + l, … of every other host. */
+/* Rank i of a host with l ranks carries the blocks of ranks i, i + l, … of every other host. Hosts of
+ * equal size carry equally much. */
 static int count_attached(const struct hosts *h)
 {
 	int most = 0;
-	for (int a = 0; a < h->n; a++) {
-		int l = hosts_size(h, a), sum = 0;
-		for (int b = 0; l > 1 && b < h->n; b++)
-			sum += b != a ? (hosts_size(h, b) + l - 1) / l : 0;
-		most = sum > most ? sum : most;
+	for (int l = 2; l <= h->most; l++) {
+		bool exists = false;
+		int sum = -1; /* without the block of the host itself */
+		for (int b = 0; b < h->n; b++) {
+			exists |= hosts_size(h, b) == l;
+			sum += (hosts_size(h, b) + l - 1) / l;
+		}
+		most = exists && sum > most ? sum : most;
 	}
 	return most;
 }
@@ -97,15 +101,27 @@ static long count_traffic(const struct hosts *h, const long *weight, long all, i
 	return out > in ? out : in;
 }
 
+/* The traffic of each host: with its units, and with one more. Kept, because a world of a thousand hosts
+ * has ten thousand units, and each looks at every host. */
+struct traffic {
+	const long *weight;
+	long all, unit, *now, *then;
+};
+
+static void set_traffic(const struct hosts *h, struct traffic *t, int a, int units)
+{
+	t->now[a] = count_traffic(h, t->weight, t->all, a, units, t->unit);
+	t->then[a] = count_traffic(h, t->weight, t->all, a, units + 1, t->unit);
+}
+
 /* The host that gets the next unit, chosen so that the busiest host has the least traffic; among
  * equal ones, the host with the least traffic. */
-static int choose_host(const struct hosts *h, const long *weight, long all, const int *units,
-		       long unit)
+static int choose_host(const struct hosts *h, const struct traffic *t)
 {
 	long worst = 0, second = 0, least = -1;
 	int busiest = 0, best = 0;
 	for (int a = 0; a < h->n; a++) {
-		long now = count_traffic(h, weight, all, a, units[a], unit);
+		long now = t->now[a];
 		if (now > worst) {
 			second = worst;
 			worst = now;
@@ -116,8 +132,7 @@ static int choose_host(const struct hosts *h, const long *weight, long all, cons
 	}
 	long best_worst = 0;
 	for (int a = 0; a < h->n; a++) {
-		long then = count_traffic(h, weight, all, a, units[a] + 1, unit),
-		     others = a == busiest ? second : worst;
+		long then = t->then[a], others = a == busiest ? second : worst;
 		long max = then > others ? then : others;
 		if (least < 0 || max < best_worst || (max == best_worst && then < least)) {
 			best = a;
@@ -128,11 +143,24 @@ static int choose_host(const struct hosts *h, const long *weight, long all, cons
 	return best;
 }
 
+/* Gives out `units` units. arrays: room for two numbers per host. */
+static void choose_shares(const struct hosts *h, const long *weight, long all, int units,
+			  long *arrays, int *share)
+{
+	struct traffic t = { weight, all, units, arrays, arrays + h->n };
+	for (int a = 0; a < h->n; a++)
+		set_traffic(h, &t, a, share[a]);
+	for (int i = 0; i < units; i++) {
+		int a = choose_host(h, &t);
+		set_traffic(h, &t, a, ++share[a]);
+	}
+}
+
 /* Shares are equal if all hosts have the same weight of parts. Otherwise the traffic of the busiest
  * host decides. */
 static int set_shares(struct hosts *h, int ratio, int *share, struct err *e)
 {
-	long *weight = calloc((size_t)h->n, sizeof *weight), all = 0;
+	long *weight = calloc(3 * (size_t)h->n, sizeof *weight), all = 0;
 	if (!weight)
 		return err_set(e, ERR_NOMEM, "no memory for %d hosts", h->n);
 	bool even = true;
@@ -142,9 +170,10 @@ static int set_shares(struct hosts *h, int ratio, int *share, struct err *e)
 		all += weight[a];
 		even &= weight[a] == weight[0];
 	}
-	int units = even ? h->n : 8 * h->n;
-	for (int i = 0; i < units; i++)
-		share[even ? i : choose_host(h, weight, all, share, units)]++;
+	for (int a = 0; a < h->n && even; a++)
+		share[a]++;
+	if (!even)
+		choose_shares(h, weight, all, 8 * h->n, weight + h->n, share);
 	for (int a = 0, sum = 0; a <= h->n; a++) {
 		int mine = share[a];
 		share[a] = sum;

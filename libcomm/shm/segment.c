@@ -56,7 +56,7 @@ static void plan_layout(struct segment *s, int n, size_t at[6])
 	s->size = at[5];
 }
 
-static int open_offer(pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], struct err *e)
+int comm_segment_open_offer(pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], struct err *e)
 {
 	char path[64];
 	struct proof p;
@@ -103,7 +103,7 @@ int comm_segment_attach(struct segment *s, pid_t pid, int fd, const unsigned cha
 	size_t at[6];
 	struct segment new = { 0 };
 	plan_layout(&new, n, at);
-	int m = open_offer(pid, fd, nonce, e);
+	int m = comm_segment_open_offer(pid, fd, nonce, e);
 	if (m < 0)
 		return -1;
 	/* The first rank that opens it sets the length. */

@@ -123,6 +123,9 @@ int comm_segment_offer(int *fd, unsigned char nonce[SEG_NONCE], struct err *e);
 int comm_segment_attach(struct segment *s, pid_t pid, int fd, const unsigned char nonce[SEG_NONCE],
 			int n, struct err *e);
 void comm_segment_detach(struct segment *s);
+/* Opens what process pid offered as its descriptor fd, after a check of the nonce: a descriptor; -1:
+ * error. */
+int comm_segment_open_offer(pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], struct err *e);
 
 /* Makes all ranks that sleep on the head check again. */
 void comm_segment_wake(struct segment *s);

@@ -5,10 +5,15 @@
 
 enum { FEW_BYTES = 2 << 10 }; /* this many bytes or fewer are always copied */
 
+static bool has_arrived(const struct comm *c, int r)
+{
+	return atomic_load(&segment_cell(&c->segment, c->step, r)->step) == c->step;
+}
+
 /* The first rank from r on that has not arrived; size: all have. */
 static int next_absent(const struct comm *c, int r)
 {
-	while (r < c->size && atomic_load(&segment_cell(&c->segment, c->step, r)->step) == c->step)
+	while (r < c->size && has_arrived(c, r))
 		r++;
 	return r;
 }
@@ -16,7 +21,7 @@ static int next_absent(const struct comm *c, int r)
 static void mark_absent(struct comm *c)
 {
 	for (int r = 0; r < c->size; r++)
-		c->wait.absent[r] = next_absent(c, r) == r;
+		c->wait.absent[r] = !has_arrived(c, r);
 }
 
 static int sleep_until_all(struct comm *c, struct err *e)

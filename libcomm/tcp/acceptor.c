@@ -268,10 +268,12 @@ int comm_acceptor_open(struct world *w, struct err *e)
 	a->oob = w->oob_peers ? comm_oob_new(w) : NULL;
 	if (!a->oob)
 		err_set(e, ERR_NOMEM, "no memory for the acceptor of %d ranks", w->size);
-	w->acceptor = a;
-	if (a->oob && comm_wakeup_open(&a->wakeup, e) == 0 && start_thread(a, e) == 0)
+	if (a->oob && comm_wakeup_open(&a->wakeup, e) == 0 && start_thread(a, e) == 0) {
+		pthread_mutex_lock(&w->lock); /* another thread may abort the world by now */
+		w->acceptor = a;
+		pthread_mutex_unlock(&w->lock);
 		return 0;
-	w->acceptor = NULL;
+	}
 	comm_oob_free(a->oob);
 	acceptor_free(a);
 	return -1;

@@ -103,7 +103,7 @@ static int report_integrity(const struct handshake *h, int rank, uint32_t its, s
 	return err_set(e, ERR_USAGE,
 		       "rank %d on host %s has [network] integrity = %s, this one %s; it must be "
 		       "the same on all ranks",
-		       rank, h->w->peers[rank].host ? h->w->peers[rank].host : "?",
+		       rank, world_host(h->w, rank),
 		       its < COMM_INTEGRITY_COUNT ? comm_integrity_name(its) : "?",
 		       comm_integrity_name(h->w->integrity));
 }
@@ -137,7 +137,7 @@ static int check_reply(struct handshake *h, struct err *e)
 static int check_hello(struct handshake *h, struct err *e)
 {
 	const struct hello *l = &h->hello;
-	/* comm_world_exchange_cards checked that this is equal on all ranks */
+	/* comm_card_get() checked that this is equal on all ranks */
 	int lanes = l->kind == HELLO_DATA ? h->w->sockets : 0;
 	if (memcmp(l->magic, magic, sizeof magic) || l->kind > HELLO_OOB || l->lanes != lanes ||
 	    (l->lane && l->lane >= lanes) || l->to != (uint32_t)h->w->rank ||

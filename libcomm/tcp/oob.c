@@ -212,7 +212,8 @@ static void report_broken(struct oob *oob, const struct oob_connection *conn)
 		"repeated or moved on the way ([network] integrity = %s). If it comes again, test "
 		"both hosts' memory and network "
 		"adapters, and the switch and cables between them",
-		conn->peer, w->peers[conn->peer].host, w->peers[conn->peer].address, w->rank,
+		conn->peer, world_host(w, conn->peer),
+		w->peers[conn->peer].address ? w->peers[conn->peer].address : "?", w->rank,
 		w->peers[w->rank].host, comm_integrity_name(w->integrity));
 	comm_world_fail(w, &why);
 }

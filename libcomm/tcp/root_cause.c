@@ -52,7 +52,7 @@ static const char *format_rank(const struct comm *c, int world_rank, char out[16
 		if (c->members[r] == world_rank)
 			return comm_group_rank_text(c, r, out);
 	snprintf(out, 160, "world rank %d, host %.80s, of another group", world_rank,
-		 c->world->peers[world_rank].host);
+		 world_host(c->world, world_rank));
 	return out;
 }
 

@@ -11,7 +11,7 @@ GPU_CHECK_FILES := base/buf.c base/choices.c base/choices_file.c base/err.c base
 	plan/spec/optimizers.c plan/memory.c plan/memory_programs.c \
 	plan/spec/speeds.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
 	!libcomm/flight/diagnose.c !libcomm/flight/diagnosis_text.c \
-	!libcomm/flight/mismatch.c !libcomm/flight/waits.c !libcomm/tcp/records.c tests/gpu/standin/records.c \
+	!libcomm/flight/mismatch.c !libcomm/flight/waits.c !libcomm/tcp/records.c tests/gpu/standin/records.c tests/gpu/standin/seal.c \
 	agent/engine/model/*.c agent/engine/parallel/*.c agent/engine/pipeline/*.c \
 	agent/engine/optim/*.c agent/engine/server/*.c agent/engine/train/state_init.c \
 	agent/engine/train/agree_choices.c agent/engine/train/stepper.c agent/engine/train/bad_numbers.c base/recent.c \
@@ -34,7 +34,7 @@ GPU_COMM_FILES := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/c
 	base/buf.c base/err.c base/file.c base/human.c base/meminfo.c base/net.c base/net_addr.c base/net_peer.c base/owner.c \
 	base/process.c base/run_paths.c base/thread.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
 	!libcomm/flight/diagnose.c !libcomm/flight/diagnosis_text.c \
-	!libcomm/flight/mismatch.c !libcomm/flight/waits.c !libcomm/tcp/records.c tests/gpu/standin/records.c
+	!libcomm/flight/mismatch.c !libcomm/flight/waits.c !libcomm/tcp/records.c tests/gpu/standin/records.c tests/gpu/standin/seal.c
 
 # libmuster-cuda.so; nccl.c only where NCCL's header is installed.
 CUDA_FILES := base/buf.c base/choices.c base/err.c base/hash.c base/human.c base/library.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c \

@@ -23,7 +23,7 @@ static int regroup(struct control *c, bool meets)
 	json_t *own = json_pack("{s:s}", "a", "b"), *all = NULL;
 	if (agent_control_await_next(c, &next, &e) || next->rank != 1 || next->world != 2)
 		return 1;
-	int rc = agent_control_exchange(c, own, 2, &all, &e);
+	int rc = agent_control_exchange(c, own, (const int[]){ 0, 1 }, 2, &all, &e);
 	bool over = agent_control_regroups(c);
 	json_decref(own);
 	if (meets ? rc || over || json_array_size(all) != 2 : rc == 0 || !over)

@@ -19,10 +19,12 @@
 
 static json_t *published; /* by rank 0 */
 
-int agent_control_exchange(struct control *c, json_t *values, int n, json_t **all, struct err *e)
+int agent_control_exchange(struct control *c, json_t *values, const int *ranks, int n, json_t **all,
+			   struct err *e)
 {
 	(void)c;
 	assert_int_equal(n, 1);
+	assert_int_equal(ranks[0], 0);
 	if (values) {
 		json_decref(published);
 		published = json_incref(values);

@@ -21,7 +21,8 @@ static inline int setup_program(void **state)
 
 static inline json_t *meeting_json(void)
 {
-	return json_pack("{s:{s:s, s:[i,i]}}", "values", "address", "here", "ports", 1, 2);
+	return json_pack("{s:{s:s, s:[i,i]}, s:[i]}", "values", "address", "here", "ports", 1, 2,
+			 "wants", 0);
 }
 
 static inline void start_tasks(void)

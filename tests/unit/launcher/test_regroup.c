@@ -130,12 +130,20 @@ static void open_warm(void)
 	send_step(&h.peers[0], MSG_METRICS, 3);
 }
 
+/* Publishes a text, and asks for those of the ranks in a list of JSON. */
+static void publish_for(struct peer *p, const char *text, const char *wants)
+{
+	struct msg_endpoints m = { .values = json_pack("{s:s}", "card", text),
+				   .wants = json_loads(wants, JSON_DECODE_ANY, NULL) };
+	json_t *body = msg_endpoints_json(&m);
+	json_decref(m.values);
+	json_decref(m.wants);
+	send_message(p, MSG_ENDPOINTS, body);
+}
+
 static void publish_text(struct peer *p, const char *text)
 {
-	json_t *values = json_pack("{s:s}", "card", text),
-	       *body = msg_endpoints_json(&(struct msg_endpoints){ .values = values });
-	json_decref(values);
-	send_message(p, MSG_ENDPOINTS, body);
+	publish_for(p, text, "[0, 1]");
 }
 
 static void publish(struct peer *p)
@@ -469,6 +477,43 @@ static void endpoints_are_taken_once(void **state)
 	assert_int_equal(count_events("\"event\":\"rank-lost\"", "endpoints"), 1);
 }
 
+static void a_rank_gets_the_endpoints_that_it_asks_for(void **state)
+{
+	(void)state;
+	open_warm();
+	die(1, 1);
+	send_message(peer_open(2, h.secret, h.generation), MSG_HELLO, hello_json(1));
+	publish_for(&h.peers[0], "here", "[1, 0]");
+	assert_int_equal(h.peers[0].endpoints, 0);
+	publish_for(&h.peers[2], "here", "[0]");
+	assert_int_equal(h.peers[0].endpoints, 2);
+	assert_int_equal(h.peers[2].endpoints, 1);
+}
+
+static int setup_some(void **state)
+{
+	memset(&b, 0, sizeof b);
+	return setup(state);
+}
+
+static void a_list_that_is_not_of_ranks_loses_its_sender(void **state)
+{
+	static const char *const lists[] = { "[2]", "[-1]", "[0, 1, 0]", "[\"0\"]", "{}", "[0.0]" };
+	(void)state;
+	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+		if (i) {
+			teardown(state);
+			setup_some(state);
+		}
+		open_warm();
+		die(1, 1);
+		send_message(peer_open(2, h.secret, h.generation), MSG_HELLO, hello_json(1));
+		publish_for(&h.peers[2], "here", lists[i]);
+		assert_int_equal(count_events("\"event\":\"rank-lost\"", "wants is not a list of"),
+				 1);
+	}
+}
+
 /* More than a socket takes at once. */
 static void long_endpoints_arrive_part_by_part(void **state)
 {
@@ -497,12 +542,6 @@ static void a_kept_rank_is_taken(void **state)
 	assert_int_equal(count_events("\"refused\"", "already connected"), 1);
 }
 
-static int setup_some(void **state)
-{
-	memset(&b, 0, sizeof b);
-	return setup(state);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -524,6 +563,8 @@ int main(void)
 		REGROUP_TEST(a_start_that_fails_is_tried_again_with_all),
 		REGROUP_TEST(a_step_that_ends_costs_no_agent_of_the_next),
 		REGROUP_TEST(endpoints_are_taken_once),
+		REGROUP_TEST(a_rank_gets_the_endpoints_that_it_asks_for),
+		REGROUP_TEST(a_list_that_is_not_of_ranks_loses_its_sender),
 		REGROUP_TEST(long_endpoints_arrive_part_by_part),
 		REGROUP_TEST(a_kept_rank_is_taken),
 	};

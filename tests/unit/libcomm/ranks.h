@@ -33,6 +33,7 @@ struct ranks {
 	int n;
 	const char *backend; /* NULL: auto */
 	const char *hosts;   /* one letter per rank; NULL: one host */
+	bool placed;         /* each rank is told which ranks are next to it */
 	double timeout_s;
 	const char *address;   /* NULL: loopback */
 	const char *interface; /* NULL: by address */
@@ -52,7 +53,8 @@ struct board { /* the bootstrap */
 	_Atomic uint32_t arrived, passed;
 	_Atomic uint32_t fences[RANKS_MAX]; /* at which each rank has arrived */
 	_Atomic int failed;                 /* a rank that failed, counted from 1; 0: none */
-	char value[RANKS_MAX][1024];
+	_Atomic int gets[RANKS_MAX];        /* of each rank */
+	char value[RANKS_MAX][1024];        /* "": it is missing */
 };
 
 struct ranks_boot {
@@ -120,15 +122,58 @@ static inline int ranks_fence(void *arg, struct err *e)
 static inline int ranks_get(void *arg, int rank, const char *key, char **value, struct err *e)
 {
 	struct ranks_boot *b = arg;
-	(void)key;
+	atomic_fetch_add(&b->r->board->gets[b->rank], 1);
+	if (!*b->r->board->value[rank])
+		return err_set(e, ERR_NOTFOUND, "did not publish %s", key);
 	*value = strdup(b->r->board->value[rank]);
 	return *value ? 0 : err_set(e, ERR_NOMEM, "no memory");
+}
+
+/* Whether two ranks share a host; with the backend tcp none do. */
+static inline bool ranks_together(const struct ranks *r, int a, int b)
+{
+	bool apart = r->backend && !strcmp(r->backend, "tcp");
+	return a == b || (!apart && (!r->hosts || r->hosts[a] == r->hosts[b]));
+}
+
+/* The first rank of the host of `rank`. */
+static inline int ranks_leader(const struct ranks *r, int rank)
+{
+	int leader = 0;
+	while (!ranks_together(r, leader, rank))
+		leader++;
+	return leader;
+}
+
+/* The place of a rank, computed in another way than libcomm and the supervisor do. */
+static inline void ranks_place(const struct ranks *r, int rank, int here[RANKS_MAX],
+			       struct comm_place *p)
+{
+	int leaders[RANKS_MAX], hosts = 0, mine = 0;
+	*p = (struct comm_place){ .leader = ranks_leader(r, rank), .here = here };
+	for (int i = 0; i < r->n; i++)
+		if (ranks_leader(r, i) == i) {
+			mine = i == rank ? hosts : mine;
+			leaders[hosts++] = i;
+		}
+	for (int i = 0; i < r->n && p->leader == rank; i++)
+		if (ranks_together(r, i, rank))
+			here[p->n_here++] = i;
+	for (int i = 0; i < hosts && p->leader == rank; i++) /* the parent comes first */
+		if ((mine > 0 && i == (mine - 1) / 2) || (i > 0 && (i - 1) / 2 == mine))
+			p->near[p->n_near++] = leaders[i];
+	p->has_parent = p->leader == rank && mine > 0;
 }
 
 static inline int ranks_open(struct ranks *r, int rank, struct comm **world, struct err *e)
 {
 	struct ranks_boot b = { .r = r, .rank = rank };
-	struct comm_bootstrap boot = { rank, r->n, ranks_put, ranks_fence, ranks_get, &b };
+	struct comm_place place;
+	int here[RANKS_MAX];
+	ranks_place(r, rank, here, &place);
+	struct comm_bootstrap boot = {
+		rank, r->n, ranks_put, ranks_fence, ranks_get, &b, r->placed ? &place : NULL
+	};
 	char host[8] = "host-a";
 	if (r->hosts)
 		host[5] = r->hosts[rank];

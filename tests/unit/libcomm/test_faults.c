@@ -538,7 +538,7 @@ static void memory_with_a_wrong_nonce_is_refused(void **state)
 		_exit(ranks_open(&r, 0, &w, NULL) == 0); /* its peer refuses and leaves */
 	}
 	struct ranks_boot b = { .r = &r, .rank = 1 };
-	struct comm_bootstrap boot = { 1, 2, ranks_put, ranks_fence, lie_about_memory, &b };
+	struct comm_bootstrap boot = { 1, 2, ranks_put, ranks_fence, lie_about_memory, &b, NULL };
 	struct comm_options opt = { .host = "host-a", .interface = "" };
 	struct comm *w = NULL;
 	struct err e = ERR_INIT;

@@ -298,6 +298,8 @@ static void no_byte_is_delivered_before_its_record_is_complete(void **state)
 struct message_match {
 	struct world w[2]; /* 0 connects */
 	struct peer peers[2];
+	char address[NET_ADDR_MAX]; /* of rank 1 */
+	unsigned char secret[SECRET_BYTES];
 	struct handshake *h[2];
 	struct err e[2];
 	int rc[2], listener;
@@ -313,12 +315,14 @@ static void meet(struct message_match *m, enum comm_integrity a, enum comm_integ
 					  .sockets = 1,
 					  .integrity = i ? b : a,
 					  .listener = -1 };
-		m->peers[i].host = (char *)(uintptr_t)(i ? "host-b" : "host-a");
+		m->peers[i].host = i ? "host-b" : "host-a";
 	}
-	randombytes_buf(m->peers[1].secret, SECRET_BYTES);
+	m->peers[1].address = m->address;
+	m->peers[1].secret = m->secret;
+	randombytes_buf(m->secret, SECRET_BYTES);
 	struct hello what = { .kind = HELLO_DATA, .to = 1, .group = 1, .lanes = 1 };
 	int fd = -1;
-	assert_int_equal(net_listen("127.0.0.1", &m->listener, m->peers[1].address, NULL), 0);
+	assert_int_equal(net_listen("127.0.0.1", &m->listener, m->address, NULL), 0);
 	assert_int_equal(comm_handshake_connect(&m->w[0], &what, &m->h[0], NULL), 0);
 	while (fd < 0)
 		assert_int_equal(net_accept(m->listener, &fd, NULL), 0);

@@ -26,7 +26,9 @@ struct shelf {
 struct ckpt_store {
 	struct ckpt_store_options opt;
 	struct digester *digester;
-	struct shelf *shelves; /* of each owner, in this or in an earlier generation */
+	/* of each owner, in this or in an earlier generation; NULL: it never had a copy here, as most ranks
+	 * have none */
+	struct shelf **shelves;
 	int n_shelves;
 };
 
@@ -51,7 +53,7 @@ static int grow(struct ckpt_store *s, int owners)
 {
 	if (owners <= s->n_shelves)
 		return 0;
-	struct shelf *shelves = realloc(s->shelves, (size_t)owners * sizeof *shelves);
+	struct shelf **shelves = realloc(s->shelves, (size_t)owners * sizeof *shelves);
 	if (!shelves)
 		return -1;
 	memset(shelves + s->n_shelves, 0, (size_t)(owners - s->n_shelves) * sizeof *shelves);
@@ -90,9 +92,11 @@ void ckpt_store_close(struct ckpt_store *s)
 	if (!s)
 		return;
 	ckpt_store_forget(s);
-	for (int k = 0; k < s->n_shelves; k++)
-		for (int i = 0; i < IMAGES; i++)
-			free(s->shelves[k].images[i].data);
+	for (int k = 0; k < s->n_shelves; k++) {
+		for (int i = 0; s->shelves[k] && i < IMAGES; i++)
+			free(s->shelves[k]->images[i].data);
+		free(s->shelves[k]);
+	}
 	free(s->shelves);
 	ckpt_digester_close(s->digester);
 	json_decref(s->opt.model);
@@ -103,14 +107,14 @@ void ckpt_store_close(struct ckpt_store *s)
 void ckpt_store_forget(struct ckpt_store *s)
 {
 	for (int k = 0; k < s->n_shelves; k++)
-		for (int i = 0; i < IMAGES; i++)
-			forget(&s->shelves[k].images[i]);
+		for (int i = 0; s->shelves[k] && i < IMAGES; i++)
+			forget(&s->shelves[k]->images[i]);
 }
 
 /* The next copy never replaces the only complete one. */
 static void find_newest(struct shelf *f)
 {
-	if (!f->images[f->newest].complete && f->images[!f->newest].complete)
+	if (f && !f->images[f->newest].complete && f->images[!f->newest].complete)
 		f->newest = !f->newest;
 }
 
@@ -119,43 +123,48 @@ void ckpt_store_retain(struct ckpt_store *s,
 		       const void *arg)
 {
 	for (int k = 0; k < s->n_shelves; k++) {
-		for (int i = 0; i < IMAGES; i++) {
-			struct image *x = &s->shelves[k].images[i];
+		for (int i = 0; s->shelves[k] && i < IMAGES; i++) {
+			struct image *x = &s->shelves[k]->images[i];
 			if (x->complete && stays(arg, x->part.state.step, x->part.generation))
 				continue;
 			forget(x);
 			free(x->data);
 			*x = (struct image){ 0 };
 		}
-		find_newest(&s->shelves[k]);
+		find_newest(s->shelves[k]);
 	}
 }
 
 void ckpt_store_drop(struct ckpt_store *s, int64_t step, uint32_t generation)
 {
 	for (int k = 0; k < s->n_shelves; k++) {
-		for (int i = 0; i < IMAGES; i++) {
-			struct image *x = &s->shelves[k].images[i];
+		for (int i = 0; s->shelves[k] && i < IMAGES; i++) {
+			struct image *x = &s->shelves[k]->images[i];
 			if (x->complete && x->part.state.step == step &&
 			    x->part.generation == generation)
 				forget(x);
 		}
-		find_newest(&s->shelves[k]);
+		find_newest(s->shelves[k]);
 	}
 }
 
-static int check_owner(const struct ckpt_store *s, int owner, struct err *e)
+/* Checks that there is such an owner, and makes its shelf. */
+static int open_shelf(struct ckpt_store *s, int owner, struct err *e)
 {
-	return owner >= 0 && owner < s->opt.owners
+	if (owner < 0 || owner >= s->opt.owners)
+		return err_set(e, ERR_INTERNAL, "rank %d owns no shard: there are %d", owner,
+			       s->opt.owners);
+	if (!s->shelves[owner])
+		s->shelves[owner] = calloc(1, sizeof(struct shelf));
+	return s->shelves[owner]
 		       ? 0
-		       : err_set(e, ERR_INTERNAL, "rank %d owns no shard: there are %d", owner,
-				 s->opt.owners);
+		       : err_set(e, ERR_NOMEM, "no memory for copies of rank %d's shard", owner);
 }
 
 /* The image that the next copy replaces. */
 static struct image *next_image(struct ckpt_store *s, int owner)
 {
-	return &s->shelves[owner].images[!s->shelves[owner].newest];
+	return &s->shelves[owner]->images[!s->shelves[owner]->newest];
 }
 
 static int reserve(struct image *i, size_t bytes, struct err *e)
@@ -242,7 +251,7 @@ int ckpt_store_take(struct ckpt_store *s, int owner, const struct ckpt_state *st
 	struct buf header = BUF_INIT;
 	size_t bytes = 0;
 	int boxes = 0, rc = 0;
-	if (check_owner(s, owner, e) || list_boxes(tensors, n, &list, &boxes, &bytes, e))
+	if (open_shelf(s, owner, e) || list_boxes(tensors, n, &list, &boxes, &bytes, e))
 		return -1;
 	struct image *i = next_image(s, owner);
 	forget(i);
@@ -341,13 +350,13 @@ static int finish(struct ckpt_store *s, int owner, int rc)
 		return -1;
 	}
 	i->complete = true;
-	s->shelves[owner].newest = !s->shelves[owner].newest;
+	s->shelves[owner]->newest = !s->shelves[owner]->newest;
 	return 0;
 }
 
 int ckpt_store_seal(struct ckpt_store *s, int owner, struct err *e)
 {
-	if (check_owner(s, owner, e))
+	if (open_shelf(s, owner, e))
 		return -1;
 	struct image *i = next_image(s, owner);
 	if (!i->described || i->complete)
@@ -372,7 +381,7 @@ int ckpt_store_receive(struct ckpt_store *s, int owner, const char *text, size_t
 		       size_t *bytes, struct err *e)
 {
 	struct manifest part;
-	if (check_owner(s, owner, e) || ckpt_manifest_parse(text, n, "a copy's manifest", &part, e))
+	if (open_shelf(s, owner, e) || ckpt_manifest_parse(text, n, "a copy's manifest", &part, e))
 		return -1;
 	struct image *i = next_image(s, owner);
 	forget(i);
@@ -391,7 +400,7 @@ int ckpt_store_receive(struct ckpt_store *s, int owner, const char *text, size_t
 
 int ckpt_store_check(struct ckpt_store *s, int owner, struct err *e)
 {
-	if (check_owner(s, owner, e))
+	if (open_shelf(s, owner, e))
 		return -1;
 	struct image *i = next_image(s, owner);
 	if (!i->described || i->complete)
@@ -413,9 +422,9 @@ int ckpt_store_check(struct ckpt_store *s, int owner, struct err *e)
 
 bool ckpt_store_list(const struct ckpt_store *s, int owner, int i, struct store_copy *out)
 {
-	if (owner < 0 || owner >= s->n_shelves)
+	if (owner < 0 || owner >= s->n_shelves || !s->shelves[owner])
 		return false;
-	const struct shelf *f = &s->shelves[owner];
+	const struct shelf *f = s->shelves[owner];
 	for (int k = 0; k < IMAGES; k++) {
 		const struct image *x = &f->images[k ? !f->newest : f->newest];
 		if (!x->complete || i-- > 0)
