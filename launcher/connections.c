@@ -37,7 +37,7 @@ static void report_trouble(struct connections *all, const struct err *why)
 
 static bool is_silent(const struct connection *c)
 {
-	return c->rank < 0 && !channel_greeted(c->channel);
+	return c->rank < 0 && !c->attached && !channel_greeted(c->channel);
 }
 
 /* The oldest stranger from `from` (NULL: from anywhere) that has not proved the secret, and how
@@ -167,6 +167,7 @@ void launcher_connections_close(struct connections *all)
 		return;
 	all->closing = true;
 	drop_all_connections(all);
+	launcher_attached_free(all);
 	if (all->o.listener >= 0)
 		uv_close((uv_handle_t *)&all->listener, on_listener_closed);
 	launcher_connections_free(all);
@@ -204,6 +205,7 @@ void launcher_connections_tick(struct connections *all, double now)
 		err_set(&e, ERR_TIMEOUT, "did not identify itself within %g s", all->o.patience);
 		launcher_connection_lose(c, &e);
 	}
+	launcher_attached_free(all);
 	launcher_connections_listen(all);
 }
 
