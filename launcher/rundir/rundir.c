@@ -395,8 +395,8 @@ static void append_line(struct rundir *r, enum rundir_file file, uint32_t genera
 	struct rundir_output *to = &r->files[file];
 	char *text = rc ? NULL : json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER);
 	if (text && r->watch.line)
-		r->watch.line(r->watch.arg, file,
-			      json_string_value(json_object_get(line, "event")), line);
+		r->watch.line(r->watch.arg, file, json_string_value(json_object_get(line, "event")),
+			      line, text);
 	json_decref(line);
 	if (generation > r->generation)
 		r->generation = generation;

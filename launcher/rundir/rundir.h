@@ -119,8 +119,9 @@ void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metr
 /* For a simulation of a run: the clocks of all lines, and who sees them. */
 struct rundir_watch {
 	double (*wall)(void), (*mono)(void); /* seconds, as `time` and `mono` of an event */
-	/* A line of this file was written; event: NULL in all files but events.jsonl. */
-	void (*line)(void *arg, enum rundir_file file, const char *event, const json_t *line);
+	/* A line of this file is written; text: the same. event: NULL in all files but events.jsonl. */
+	void (*line)(void *arg, enum rundir_file file, const char *event, const json_t *line,
+		     const char *text);
 	void *arg;
 };
 void rundir_set_watch(struct rundir *r, const struct rundir_watch *w);

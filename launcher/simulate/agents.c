@@ -168,9 +168,9 @@ static void leave(struct process *p)
 static void send_failed(struct process *p, enum err_code code, const char *text)
 {
 	simulate_process_send_times(p);
-	simulate_link_send(p, MSG_FAILED,
-			   msg_failed_json(
-				   &(struct msg_failed){ .code = err_word(code), .text = text }));
+	simulate_link_send(
+		p, MSG_FAILED,
+		msg_failed_json(&(struct msg_failed){ .code = err_word(code), .text = text }));
 }
 
 void simulate_process_fail(struct process *p, enum err_code code, const char *text)
@@ -207,20 +207,19 @@ static void beat(struct process *p)
 	run_later(p, p->sim->setup->heartbeat_s, beat, true);
 }
 
-/* The host has not answered for too long. */
+/* The supervisor's host has not answered for too long. */
 static void notice_cut(struct process *p)
 {
-	if (!simulate_node_reached(p->sim, p->node)) {
-		simulate_link_close(p);
-		leave(p);
-	}
+	const struct machine *m = &p->sim->machines[p->node];
+	if (!m->cut || p->sim->queue.now - m->cut_at < SIMULATE_KEEPALIVE - 1e-6)
+		return;
+	simulate_link_close(p);
+	leave(p);
 }
 
-static void watch_network(struct process *p)
+void simulate_process_cut(struct process *p)
 {
-	if (!simulate_node_reached(p->sim, p->node))
-		run_later(p, SIMULATE_KEEPALIVE, notice_cut, true);
-	run_later(p, SIMULATE_KEEPALIVE, watch_network, true);
+	run_later(p, SIMULATE_KEEPALIVE, notice_cut, true);
 }
 
 static void boot(struct process *p)
@@ -241,7 +240,6 @@ static void boot(struct process *p)
 							       .cpus = "",
 							       .version = MSG_VERSION }));
 	run_later(p, draw(p, 0, sim->setup->heartbeat_s), beat, true);
-	run_later(p, draw(p, 0, SIMULATE_KEEPALIVE), watch_network, true);
 }
 
 /* A trap of faults.c decides whether it gets so far. */
@@ -266,10 +264,18 @@ struct process *simulate_process_start(struct launch *l, int rank, int node, int
 	struct process *p = calloc(1, sizeof *p);
 	if (!p)
 		return NULL;
-	*p = (struct process){ .sim = sim, .launch = l, .started_as = rank, .node = node,
-			       .slot = slot, .launched_for = l->generation, .pid = ++sim->pids,
-			       .boot = sim->machines[node].boots, .generation = l->generation,
-			       .rank = rank, .own = { .step = -1 }, .other = { .step = -1 } };
+	*p = (struct process){ .sim = sim,
+			       .launch = l,
+			       .started_as = rank,
+			       .node = node,
+			       .slot = slot,
+			       .launched_for = l->generation,
+			       .pid = ++sim->pids,
+			       .boot = sim->machines[node].boots,
+			       .generation = l->generation,
+			       .rank = rank,
+			       .own = { .step = -1 },
+			       .other = { .step = -1 } };
 	p->start = (int64_t)(sim->queue.now * 100) + 1;
 	p->link.up.last = &p->link.up.first;
 	p->link.down.last = &p->link.down.first;
@@ -466,9 +472,8 @@ void simulate_process_send_times(struct process *p)
 	us[TIME_DP - TIME_STEP] = (int64_t)(p->worked * 0.1e6);
 	json_t *list = time_reported_json(us);
 	simulate_link_send(p, MSG_TIMES,
-			   msg_times_json(&(struct msg_times){ .step = p->step,
-							       .peak_bytes = 1 << 20,
-							       .us = list }));
+			   msg_times_json(&(struct msg_times){
+				   .step = p->step, .peak_bytes = 1 << 20, .us = list }));
 	json_decref(list);
 }
 
@@ -487,12 +492,12 @@ static void on_examine(struct process *p, json_t *body)
 		return;
 	for (struct process *q = p->sim->processes; q; q = q->next)
 		stopped |= q->pid == m.pid && q->frozen;
-	simulate_link_send(p, MSG_EXAMINED,
-			   msg_examined_json(&(struct msg_examined){
-				   .rank = m.rank,
-				   .kind = stopped ? "stopped" : "computing",
-				   .text = "its threads were examined",
-				   .last = true }));
+	simulate_link_send(
+		p, MSG_EXAMINED,
+		msg_examined_json(&(struct msg_examined){ .rank = m.rank,
+							  .kind = stopped ? "stopped" : "computing",
+							  .text = "its threads were examined",
+							  .last = true }));
 }
 
 static void on_recorded(struct process *p, json_t *body)
@@ -516,6 +521,8 @@ void simulate_process_receive(struct process *p, const struct parcel *m)
 	case MSG_WELCOME:
 		if (expected)
 			on_welcome(p, m->body);
+		else if (p->lied) /* what it sent at the wrong time has looked like idle */
+			leave(p);
 		else
 			simulate_break(p->sim, "an agent that still trains got a welcome");
 		break;

@@ -261,12 +261,14 @@ static int requeue(const char *exclude, int min_nodes, int max_nodes, struct err
 }
 
 const struct launch_ops simulate_local_ops = { .name = "local",
+					       .word = LAUNCHER_LOCAL,
 					       .start = start,
 					       .kill = kill_launch,
 					       .kill_agent = kill_agent,
 					       .close = close_launch };
 
 const struct launch_ops simulate_slurm_ops = { .name = "srun",
+					       .word = LAUNCHER_SLURM,
 					       .start = start,
 					       .kill = kill_launch,
 					       .close = close_launch,

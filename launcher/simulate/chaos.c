@@ -79,6 +79,11 @@ static void add_shape(struct words *w, struct simulate_random *r, int devices, i
 	add_word(w, "parallel.tp=%d", tp);
 	add_word(w, "parallel.pp=%d", pp);
 	add_word(w, "parallel.dp=%d", world / tp / pp);
+	if (devices > 1 &&
+	    simulate_random_chance(r, 0.95)) { /* ranks in order are planned in no time */
+		add_word(w, "parallel.zero=1");
+		add_word(w, "parallel.zero_shard=node");
+	}
 	add_word(w, "job.steps=%d", 100 + simulate_random_below(r, 500));
 	add_word(w, "checkpoint.every=%d", 3 + simulate_random_below(r, 40));
 	add_word(w, "checkpoint.resume=%s", simulate_random_chance(r, 0.9) ? "auto" : "none");
@@ -116,8 +121,8 @@ static int make_first(struct simulate_setup *s, struct err *e)
 	struct cluster used;
 	return topo_cluster_without(&s->machines, NULL, 0, &used, e)
 		       ? -1
-		       : launcher_deployment_build(&s->job, s->job.parallel.dp, 0, &used,
-						   &s->first, e);
+		       : launcher_deployment_build(&s->job, s->job.parallel.dp, 0, &used, &s->first,
+						   e);
 }
 
 int simulate_chaos(uint64_t seed, struct simulate_setup *out, struct err *e)

@@ -261,18 +261,18 @@ static bool is_asked_to_stop(const struct crew *c)
 static void send_metrics(struct crew *c)
 {
 	double s = c->sim->setup->step_s;
-	simulate_link_send(speaker(c), MSG_METRICS,
-			   msg_metrics_json(&(struct msg_metrics){
-				   .step = c->step,
-				   .samples = c->step * 32,
-				   .tokens = 1024,
-				   .peak_bytes = 1 << 20,
-				   .loss = 10.0 / (1 + sqrt((double)c->step)),
-				   .grad_norm = 1,
-				   .lr = 1e-3,
-				   .step_s = s,
-				   .compute_s = 0.9 * s,
-				   .dp_s = 0.1 * s }));
+	simulate_link_send(
+		speaker(c), MSG_METRICS,
+		msg_metrics_json(&(struct msg_metrics){ .step = c->step,
+							.samples = c->step * 32,
+							.tokens = 1024,
+							.peak_bytes = 1 << 20,
+							.loss = 10.0 / (1 + sqrt((double)c->step)),
+							.grad_norm = 1,
+							.lr = 1e-3,
+							.step_s = s,
+							.compute_s = 0.9 * s,
+							.dp_s = 0.1 * s }));
 }
 
 /* Every rank reports the bad numbers, and fails. */
@@ -361,12 +361,13 @@ void simulate_crew_loaded(struct process *p)
 	p->state = PROCESS_TRAINING;
 	p->ready_at = p->sim->queue.now;
 	p->worked = 0;
-	simulate_link_send(p, MSG_READY,
-			   msg_ready_json(&(struct msg_ready){ .step = c->resume,
-							       .samples = c->resume * 32,
-							       .has_from = c->resume > 0,
-							       .from = c->from_memory ? "memory" : "ckpt",
-							       .phases = phases }));
+	simulate_link_send(
+		p, MSG_READY,
+		msg_ready_json(&(struct msg_ready){ .step = c->resume,
+						    .samples = c->resume * 32,
+						    .has_from = c->resume > 0,
+						    .from = c->from_memory ? "memory" : "ckpt",
+						    .phases = phases }));
 	json_decref(phases);
 	if (++c->ready < c->world || c->broken)
 		return;

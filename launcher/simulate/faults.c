@@ -169,6 +169,7 @@ static bool send_wrongly(struct simulation *sim)
 	struct process *p = pick(sim, is_joined);
 	if (!p)
 		return false;
+	p->lied = true;
 	simulate_link_send(p, chance(sim, 0.5) ? MSG_IDLE : MSG_WELCOME, json_object());
 	return true;
 }

@@ -40,10 +40,10 @@
 	X(SLURM_SILENT,  "slurm-silent",        3, true,  "the controller does not answer for a while") \
 	X(REQUEUE_FAILS, "requeue-refused",     1, true,  "the next requeues are refused") \
 	X(PROTOCOL,      "protocol",            2, false, "an agent sends a message at the wrong time") \
-	X(SIGNAL,        "signal",            0.3, false, "the run is asked to stop") \
-	X(STOP_NOW,      "stop-now",          0.2, false, "the run is asked to stop at once") \
-	X(TIME_LIMIT,    "time-limit",        0.5, true,  "the time limit of the job comes") \
-	X(PREEMPTED,     "preempted",         0.3, true,  "the job is preempted with a short time of grace") \
+	X(SIGNAL,        "signal",            0.2, false, "the run is asked to stop") \
+	X(STOP_NOW,      "stop-now",          0.1, false, "the run is asked to stop at once") \
+	X(TIME_LIMIT,    "time-limit",        0.3, true,  "the time limit of the job comes") \
+	X(PREEMPTED,     "preempted",         0.2, true,  "the job is preempted with a short time of grace") \
 	X(SUSPENDED,     "suspended",           3, false, "the supervisor does not run for a while") \
 	X(SUP_KILLED,    "supervisor-killed",   2, false, "the supervisor is killed, and another one continues the run")
 

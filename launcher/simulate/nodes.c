@@ -205,9 +205,12 @@ static void heal(void *arg)
 void simulate_node_cut(struct simulation *sim, int node, double seconds)
 {
 	sim->machines[node].cut = true;
+	sim->machines[node].cut_at = sim->queue.now;
 	for (struct process *p = sim->processes; p; p = p->next)
-		if (p->node == node && simulate_process_lives(p))
+		if (p->node == node && simulate_process_lives(p)) {
 			simulate_link_watch(p);
+			simulate_process_cut(p);
+		}
 	simulate_later(sim, seconds, heal, &sim->machines[node]);
 }
 

@@ -81,12 +81,10 @@ void simulate_break(struct simulation *sim, const char *fmt, ...)
 	tell(sim);
 }
 
-static void on_line(void *arg, enum rundir_file file, const char *event, const json_t *line)
+static void on_line(void *arg, enum rundir_file file, const char *event, const json_t *line,
+		    const char *text)
 {
 	struct simulation *sim = arg;
-	char text[SIMULATE_NOTE - 40] = "";
-	size_t n = json_dumpb(line, text, sizeof text - 1, JSON_COMPACT | JSON_PRESERVE_ORDER);
-	text[n < sizeof text ? n : sizeof text - 1] = '\0';
 	simulate_note(sim, "%s %s", rundir_thin_name(file), text);
 	simulate_check_line(sim, file, event, line);
 }
@@ -184,7 +182,9 @@ static void note_end(struct simulation *sim)
 	count_end(sim, status);
 	simulate_check_end(sim, status);
 	close_supervisor(sim);
-	if (status == STATUS_STOPPED && sim->requeued)
+	bool late = sim->queue.now >= SIMULATE_BEGIN + 2 * sim->setup->seconds;
+	bool again = simulate_random_chance(&sim->delays, 0.7); /* a person starts it again */
+	if (status == STATUS_STOPPED && !late && (sim->requeued || again))
 		simulate_later(sim, simulate_random_between(&sim->delays, 5, 60), open_again, sim);
 	else
 		sim->over = true;
@@ -275,8 +275,9 @@ static int open_world(struct simulation *sim, struct err *e)
 	sim->check.seen = calloc(CHECK_STEPS, sizeof(bool));
 	sim->check.unsent = calloc(CHECK_STEPS, sizeof(bool));
 	sim->check.holes = calloc(CHECK_STEPS, sizeof(bool));
-	if (look.fd < 0 || !sim->machines || !sim->check.seen || !sim->check.unsent || !sim->check.holes ||
-	    supervise_terminal_open(&look, &sim->term, NULL) || uv_loop_init(&sim->loop))
+	if (look.fd < 0 || !sim->machines || !sim->check.seen || !sim->check.unsent ||
+	    !sim->check.holes || supervise_terminal_open(&look, &sim->term, NULL) ||
+	    uv_loop_init(&sim->loop))
 		return err_set(e, ERR_NOMEM, "no memory for a simulation");
 	sim->loop.data = sim;
 	for (int i = 0; i < s->machines.n_nodes; i++)

@@ -51,21 +51,31 @@ struct simulate_setup {
 };
 
 /* How the ends are counted. */
-enum simulate_end { END_DONE, END_FAILED, END_CANNOT_START, END_GAVE_UP, END_STOPPED, SIMULATE_ENDS };
+enum simulate_end {
+	END_DONE,
+	END_FAILED,
+	END_CANNOT_START,
+	END_GAVE_UP,
+	END_STOPPED,
+	SIMULATE_ENDS
+};
 
 struct simulate_result {
-	bool broken;    /* something does not hold: */
-	char why[1000]; /* what */
+	bool broken;     /* something does not hold: */
+	char why[1000];  /* what */
 	struct buf text; /* if it is broken: the faults and the last events */
 	uint64_t hash;   /* of everything that happened, in order */
 	int faults[SIMULATE_FAULT_COUNT];
 	int all_faults;
 	int generations, regrouped; /* regrouped: in which agents of the last one lived on */
-	int decisions[16];          /* by enum recovery of launcher/supervise/policy.h, if it is not `same` */
+	int decisions
+		[16]; /* by enum recovery of launcher/supervise/policy.h, if it is not `same` */
 	int requeues, supervisors;
 	int ends[SIMULATE_ENDS];
-	int64_t steps, repeated; /* that were finished; of these, those that had been finished before */
-	int64_t holes; /* steps whose metrics the run folder lacks for good */
+	int64_t steps,
+		repeated; /* that were finished; of these, those that had been finished before */
+	int late_commits; /* of agents that were cut off, while the next generation trained */
+	int64_t holes;    /* steps whose metrics the run folder lacks for good */
 	uint64_t events;
 	double seconds; /* of virtual time */
 };

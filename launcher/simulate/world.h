@@ -20,9 +20,10 @@ enum { SIMULATE_NOTES = 400, SIMULATE_NOTE = 300, SIMULATE_COMMITTED = 1 << 14 }
 
 struct machine {
 	const char *name;
-	bool lost; /* it has no power: its processes are gone, and nobody is told */
-	bool cut;  /* its network is away: its processes live */
-	bool down; /* Slurm counts it as down */
+	bool lost;     /* it has no power: its processes are gone, and nobody is told */
+	bool cut;      /* its network is away: its processes live */
+	bool down;     /* Slurm counts it as down */
+	double cut_at; /* since when */
 	int boots;
 };
 
@@ -60,7 +61,7 @@ struct link {
 	double slow, slow_until; /* seconds more for each message, and until when */
 };
 
-struct copy { /* of a rank's state in memory */
+struct copy {         /* of a rank's state in memory */
 	int64_t step; /* -1: none */
 	int rank, world;
 };
@@ -69,7 +70,7 @@ struct errand { /* what a process does later */
 	struct process *process;
 	void (*what)(struct process *p);
 	unsigned epoch;
-	bool always; /* even if the process does something else by then */
+	bool always;         /* even if the process does something else by then */
 	struct errand *next; /* of those that a frozen process holds, or of the spare ones */
 };
 
@@ -82,7 +83,7 @@ struct errands { /* memory for errands */
 
 struct process {
 	struct simulation *sim;
-	struct process *next; /* of the living and those that died lately, or of the dead */
+	struct process *next;  /* of the living and those that died lately, or of the dead */
 	struct launch *launch; /* NULL: nobody watches it any more */
 	int started_as, node, slot;
 	uint32_t launched_for;
@@ -90,11 +91,13 @@ struct process {
 	int pid, boot;
 	int64_t start;
 	enum process_state state;
-	unsigned epoch; /* errands of an earlier one are void */
+	unsigned epoch;      /* errands of an earlier one are void */
 	struct errand *held; /* errands of a frozen process */
-	bool frozen, hung, stuck, condemned, stubborn; /* condemned: it dies once a signal reaches it */
-	bool silent;   /* it died with its node */
-	bool welcomed; /* it has joined a generation */
+	bool frozen, hung, stuck, condemned,
+		stubborn; /* condemned: it dies once a signal reaches it */
+	bool silent;      /* it died with its node */
+	bool welcomed;    /* it has joined a generation */
+	bool lied;        /* it has sent a message at the wrong time */
 	int status;
 	struct link link;
 	/* of the welcome */
@@ -116,7 +119,7 @@ struct launch {
 	uint32_t generation;
 	int n, ended;
 	struct process **processes;
-	bool watched; /* the supervisor that started it lives, and has not closed it */
+	bool watched;  /* the supervisor that started it lives, and has not closed it */
 	bool orphaned; /* that supervisor was killed */
 	bool killed, node_lost, gone;
 };
@@ -155,7 +158,7 @@ struct simulation {
 	struct rundir *run;
 	struct terminal *term;
 	const char *folder;
-	char empty[4096]; /* a folder without files, in place of / */
+	char empty[4096];              /* a folder without files, in place of / */
 	struct supervisor *supervisor; /* NULL between two */
 	double asleep;                 /* the supervisor does not run until then */
 	struct machine *machines;      /* [setup->machines.n_nodes] */
@@ -166,7 +169,7 @@ struct simulation {
 	struct errand *spare;
 	struct surveying *survey; /* under way */
 	struct stop_query *query;
-	double silent_until;      /* Slurm does not answer */
+	double silent_until; /* Slurm does not answer */
 	struct stop_answer stop_cause;
 	double job_ends; /* 0: it has no time limit yet */
 	bool stopping, requeued, over;
@@ -187,9 +190,11 @@ struct simulation {
 struct simulation *simulate_current(void);
 void simulate_later(struct simulation *sim, double delay, void (*fire)(void *arg), void *arg);
 /* Notes a line of what happens: it counts for the hash, and is shown if something does not hold. */
-void simulate_note(struct simulation *sim, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void simulate_note(struct simulation *sim, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 /* Something does not hold; the first one counts. */
-void simulate_break(struct simulation *sim, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void simulate_break(struct simulation *sim, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 /* The supervisor ends without a word, and another one starts after `seconds`. */
 void simulate_kill_supervisor(struct simulation *sim, double seconds);
 
@@ -220,6 +225,8 @@ void simulate_process_kill(struct process *p);
 /* It ends now. status: as of waitpid(). */
 void simulate_process_end(struct process *p, int status);
 void simulate_process_vanish(struct process *p); /* with its node */
+/* Its node cannot be reached from now on. */
+void simulate_process_cut(struct process *p);
 void simulate_process_fail(struct process *p, enum err_code code, const char *text);
 void simulate_process_thaw(struct process *p);
 void simulate_process_finish(struct process *p);

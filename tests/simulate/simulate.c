@@ -23,7 +23,7 @@ struct options {
 struct sums {
 	uint64_t seeds, broken, unequal, failed, events;
 	int64_t faults[SIMULATE_FAULT_COUNT], all_faults, generations, regrouped, decisions[16];
-	int64_t requeues, supervisors, ends[SIMULATE_ENDS], steps, repeated, holes;
+	int64_t requeues, supervisors, ends[SIMULATE_ENDS], steps, repeated, holes, late;
 	double seconds;
 };
 
@@ -46,6 +46,7 @@ static void add_result(struct sums *s, const struct simulate_result *r)
 	s->steps += r->steps;
 	s->repeated += r->repeated;
 	s->holes += r->holes;
+	s->late += r->late_commits;
 	s->seconds += r->seconds;
 }
 
@@ -70,6 +71,7 @@ static void add_sums(struct sums *to, const struct sums *s)
 	to->steps += s->steps;
 	to->repeated += s->repeated;
 	to->holes += s->holes;
+	to->late += s->late;
 	to->seconds += s->seconds;
 }
 
@@ -111,9 +113,10 @@ static void run_share(const struct options *o, int share, int out)
 
 static void print_sums(const struct sums *s, double took)
 {
-	static const char *const ends[SIMULATE_ENDS] = { "done", "failed", "cannot start", "gave up",
-							 "stopped" };
-	printf("%llu seeds: %lld faults, %lld generations, %lld of them with agents that lived on\n",
+	static const char *const ends[SIMULATE_ENDS] = { "done", "failed", "cannot start",
+							 "gave up", "stopped" };
+	printf("%llu seeds: %lld faults, %lld generations, %lld of them with agents that lived "
+	       "on\n",
 	       (unsigned long long)s->seeds, (long long)s->all_faults, (long long)s->generations,
 	       (long long)s->regrouped);
 	for (int f = 0; f < SIMULATE_FAULT_COUNT; f++)
@@ -121,15 +124,17 @@ static void print_sums(const struct sums *s, double took)
 		       simulate_fault_row(f)->doc);
 	printf("decisions:");
 	for (int d = 0; d < RECOVERIES; d++)
-		printf(" %s %lld", supervise_recovery_word((enum recovery)d), (long long)s->decisions[d]);
+		printf(" %s %lld", supervise_recovery_word((enum recovery)d),
+		       (long long)s->decisions[d]);
 	printf("\nsupervisors: %lld, requeues: %lld\nends:", (long long)s->supervisors,
 	       (long long)s->requeues);
 	for (int i = 0; i < SIMULATE_ENDS; i++)
 		printf(" %s %lld", ends[i], (long long)s->ends[i]);
 	printf("\n%lld steps, %lld of them again, %lld without metrics; %.1f days of virtual time, "
 	       "%llu events\n",
-	       (long long)s->steps, (long long)s->repeated, (long long)s->holes,
-	       s->seconds / 86400, (unsigned long long)s->events);
+	       (long long)s->steps, (long long)s->repeated, (long long)s->holes, s->seconds / 86400,
+	       (unsigned long long)s->events);
+	printf("%lld commits of agents that were cut off\n", (long long)s->late);
 	printf("%.1f s: %.0f faults/s; %llu seeds broken, %llu do not replay, %llu failed\n", took,
 	       (double)s->all_faults / took, (unsigned long long)s->broken,
 	       (unsigned long long)s->unequal, (unsigned long long)s->failed);
@@ -164,7 +169,8 @@ int main(int argc, char **argv)
 	struct sums all = { 0 };
 	int pipes[2];
 	if (!read_options(argc, argv, &o) || pipe(pipes)) {
-		fprintf(stderr, "usage: simulate [--first SEED] [--count N] [--cores N] [--text]\n");
+		fprintf(stderr,
+			"usage: simulate [--first SEED] [--count N] [--cores N] [--text]\n");
 		return 2;
 	}
 	double began = clock_s();

@@ -33,7 +33,7 @@ static inline int simulate_seed(uint64_t seed, void (*change)(struct simulate_se
 	char folder[256];
 	snprintf(folder, sizeof folder, "%s/muster-simulate-XXXXXX",
 		 !access(memory, W_OK) ? memory
-		 : top && *top	       ? top
+		 : top && *top         ? top
 				       : "/tmp");
 	if (simulate_chaos(seed, &setup, e))
 		return -1;
