@@ -68,7 +68,11 @@ void simulate_check_start(struct simulation *sim, const struct crew *c)
 	if (c->generation <= k->trained)
 		simulate_break(sim, "generation %u trains after generation %u", c->generation,
 			       k->trained);
+	if (k->distrust && c->from_memory)
+		simulate_break(sim, "generation %u continues from memory after wrong numbers",
+			       c->generation);
 	k->trained = c->generation;
+	k->distrust = false;
 	check_hosts(sim, c);
 	for (int64_t i = 1; i <= c->resume && i < CHECK_STEPS; i++) {
 		if (k->seen[i])
@@ -172,6 +176,12 @@ static void note_decision(struct simulation *sim, const json_t *line)
 		sim->result->decisions[i] += !strcmp(how, words[i]);
 }
 
+static bool tells_of_numbers(const json_t *line)
+{
+	const char *code = json_string_value(json_object_get(line, "code"));
+	return code && (!strcmp(code, err_word(ERR_NUMERIC)) || !strcmp(code, err_word(ERR_REPLICAS)));
+}
+
 static void check_event(struct simulation *sim, const char *event, const json_t *line)
 {
 	struct check *k = &sim->check;
@@ -179,6 +189,7 @@ static void check_event(struct simulation *sim, const char *event, const json_t 
 	if (k->ended)
 		simulate_break(sim, "event %s follows the last event of the run", event);
 	k->losses += !strcmp(event, "rank-lost");
+	k->distrust |= !strcmp(event, "rank-lost") && tells_of_numbers(line);
 	k->faults += !strcmp(event, "fault");
 	k->finished |= !strcmp(event, "finished");
 	k->told |= !strcmp(event, "ckpt");

@@ -8,7 +8,8 @@
  *      from a later step that the agents have in memory; its metrics follow that step without a gap; and the
  *      run folder has the metrics of all steps up to there, except for those that were lost with the
  *      connection of the rank that sent them before the agents went on from memory.
- *   3. A run never continues from a checkpoint that was not committed.
+ *   3. A run never continues from a checkpoint that was not committed, and after wrong numbers never from
+ *      what the agents have in memory.
  *   4. When the run is over, no process that can be reached is left, and later none at all.
  *   5. The run ends, or goes on: if no fault comes, it trains or has ended within CHECK_STILL seconds.
  *   6. Each lost generation has one event rank-lost and one event fault, and each run one last event.
@@ -34,6 +35,7 @@ struct crew;
 struct check {
 	uint32_t trained; /* the last generation of which all ranks were ready */
 	double moved;     /* time of the last progress: a step, or the start of a supervisor */
+	bool distrust;    /* a generation was lost by wrong numbers, and none has trained since */
 	/* the series of metrics that the run folder has */
 	uint32_t series; /* the generation of its last line */
 	int64_t last;    /* its step */
