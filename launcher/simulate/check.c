@@ -88,27 +88,41 @@ void simulate_check_start(struct simulation *sim, const struct crew *c)
 	}
 }
 
+/* An agent that is cut off leaves after SIMULATE_KEEPALIVE seconds, and the supervisor counts it as dead a few
+ * seconds earlier. What it does meanwhile, or until the signal that waits for it arrives, cannot be
+ * prevented. */
+static bool is_cut_off(const struct simulation *sim, const struct crew *c)
+{
+	for (int r = 0; r < c->world; r++)
+		if (c->members[r] &&
+		    (c->members[r]->condemned || sim->machines[c->members[r]->node].cut))
+			return true;
+	return false;
+}
+
+/* An earlier generation does something while a later one trains. */
+static void check_late(struct simulation *sim, const struct crew *c, const char *what)
+{
+	if (c->generation >= sim->check.trained)
+		return;
+	if (is_cut_off(sim, c))
+		sim->result->late++;
+	else
+		simulate_break(sim, "generation %u %s while generation %u trains", c->generation,
+			       what, sim->check.trained);
+}
+
 void simulate_check_step(struct simulation *sim, const struct crew *c)
 {
-	if (c->generation < sim->check.trained)
-		simulate_break(sim, "generation %u finishes a step while generation %u trains",
-			       c->generation, sim->check.trained);
+	check_late(sim, c, "finishes a step");
 	sim->result->steps++;
 	if (c->step < CHECK_STEPS && sim->check.seen[c->step])
 		sim->result->repeated++;
 }
 
-/* An agent that is cut off leaves after SIMULATE_KEEPALIVE seconds, and the supervisor counts it as dead a few
- * seconds earlier. If nothing but its commit was left to do, it may do that meanwhile. */
-void simulate_check_commit(struct simulation *sim, const struct crew *c, int64_t step)
+void simulate_check_commit(struct simulation *sim, const struct crew *c)
 {
-	bool old = c->generation < sim->check.trained;
-	if (old && sim->machines[c->members[0]->node].cut)
-		sim->result->late_commits++;
-	else if (old)
-		simulate_break(sim,
-			       "generation %u commits step %" PRId64 " while generation %u trains",
-			       c->generation, step, sim->check.trained);
+	check_late(sim, c, "commits a checkpoint");
 }
 
 void simulate_check_unsent(struct simulation *sim, int64_t step)
@@ -179,7 +193,8 @@ static void note_decision(struct simulation *sim, const json_t *line)
 static bool tells_of_numbers(const json_t *line)
 {
 	const char *code = json_string_value(json_object_get(line, "code"));
-	return code && (!strcmp(code, err_word(ERR_NUMERIC)) || !strcmp(code, err_word(ERR_REPLICAS)));
+	return code &&
+	       (!strcmp(code, err_word(ERR_NUMERIC)) || !strcmp(code, err_word(ERR_REPLICAS)));
 }
 
 static void check_event(struct simulation *sim, const char *event, const json_t *line)

@@ -55,7 +55,7 @@ void simulate_check_welcome(struct simulation *sim, const struct process *p, uin
 			    const char *resume);
 void simulate_check_start(struct simulation *sim, const struct crew *c);
 void simulate_check_step(struct simulation *sim, const struct crew *c);
-void simulate_check_commit(struct simulation *sim, const struct crew *c, int64_t step);
+void simulate_check_commit(struct simulation *sim, const struct crew *c);
 /* The metrics of this step did not reach the supervisor. */
 void simulate_check_unsent(struct simulation *sim, int64_t step);
 /* A line of a file of the run folder. */

@@ -173,7 +173,7 @@ static void commit(struct process *p)
 	int64_t step = c->save.step;
 	if (step < 0)
 		return;
-	simulate_check_commit(sim, c, step);
+	simulate_check_commit(sim, c);
 	simulate_note(sim, "generation %u commits step %lld", c->generation, (long long)step);
 	add_committed(sim, step);
 	c->save.step = -1;

@@ -74,8 +74,8 @@ struct simulate_result {
 	int ends[SIMULATE_ENDS];
 	int64_t steps,
 		repeated; /* that were finished; of these, those that had been finished before */
-	int late_commits; /* of agents that were cut off, while the next generation trained */
-	int64_t holes;    /* steps whose metrics the run folder lacks for good */
+	int late; /* steps and commits of agents that were cut off, while the next generation trained */
+	int64_t holes; /* steps whose metrics the run folder lacks for good */
 	uint64_t events;
 	double seconds; /* of virtual time */
 };
