@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Without faults the run trains or has ended within so many seconds: the longest way is a stop or a hang
- * that takes its time, then the patience for nodes, then back-offs and starts that time out. */
-static const double still_s = 2000;
+/* Seconds without a fault after which the run trains or has ended: the longest way is a hang that takes its
+ * time, then the patience for nodes, then back-offs and starts that time out. After which a loss or a stop has
+ * had its consequence: a back-off of a minute; a checkpoint that hangs, and a process that cannot be killed
+ * for two minutes each. */
+static const double still_s = 2000, lost_s = 250, stopped_s = 400;
 
 static int64_t get(const json_t *line, const char *key)
 {
@@ -26,6 +28,7 @@ void simulate_check_supervisor(struct simulation *sim)
 	struct check *k = &sim->check;
 	k->moved = sim->queue.now;
 	k->generation = 0;
+	k->lost_at = k->stopped_at = 0;
 	k->losses = k->faults = 0;
 	k->finished = k->changes = k->told = k->ended = k->stopped = false;
 }
@@ -177,6 +180,7 @@ static void check_last(struct simulation *sim, uint32_t generation)
 	k->generation = generation;
 	k->losses = k->faults = 0;
 	k->finished = k->changes = false;
+	k->lost_at = 0;
 	sim->result->generations++;
 }
 
@@ -186,6 +190,8 @@ static void note_decision(struct simulation *sim, const json_t *line)
 					     "requeue", "wait",  "give up", "grow" };
 	const char *how = json_string_value(json_object_get(line, "how"));
 	sim->check.changes = true;
+	if (how && (!strcmp(how, "wait") || !strcmp(how, "requeue")))
+		sim->check.lost_at = 0;
 	for (size_t i = 0; how && i < sizeof words / sizeof *words; i++)
 		sim->result->decisions[i] += !strcmp(how, words[i]);
 }
@@ -212,6 +218,10 @@ static void check_event(struct simulation *sim, const char *event, const json_t 
 	k->ended = !strcmp(event, "done") || !strcmp(event, "stopped") ||
 		   !strcmp(event, "failed") || !strcmp(event, "gave-up");
 	snprintf(k->last_event, sizeof k->last_event, "%s", event);
+	if (!strcmp(event, "rank-lost"))
+		k->lost_at = sim->queue.now;
+	if (!strcmp(event, "stop") && k->stopped_at <= 0)
+		k->stopped_at = sim->queue.now;
 	if (k->losses > 1 || k->faults > 1)
 		simulate_break(sim, "generation %u: a second event %s", generation, event);
 	if (!strcmp(event, "generation-start"))
@@ -251,9 +261,17 @@ void simulate_check_line(struct simulation *sim, enum rundir_file file, const ch
 
 void simulate_check_time(struct simulation *sim)
 {
-	double since = fmax(sim->check.moved, sim->fault_at);
-	if (sim->supervisor && sim->queue.now - since > still_s)
+	const struct check *k = &sim->check;
+	double now = sim->queue.now,
+	       calm = fmax(sim->fault_at, fmax(sim->silent_until, sim->asleep));
+	if (!sim->supervisor)
+		return;
+	if (now - fmax(k->moved, calm) > still_s)
 		simulate_break(sim, "the run neither trains nor ends for %.0f s", still_s);
+	if (k->lost_at > 0 && now - fmax(k->lost_at, calm) > lost_s)
+		simulate_break(sim, "nothing has followed a loss for %.0f s", lost_s);
+	if (k->stopped_at > 0 && now - fmax(k->stopped_at, calm) > stopped_s)
+		simulate_break(sim, "the run has not stopped for %.0f s", stopped_s);
 }
 
 static void check_status(struct simulation *sim, int status)

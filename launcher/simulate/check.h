@@ -11,7 +11,8 @@
  *   3. A run never continues from a checkpoint that was not committed, and after wrong numbers never from
  *      what the agents have in memory.
  *   4. When the run is over, no process that can be reached is left, and later none at all.
- *   5. The run ends, or goes on: if no fault comes, it trains or has ended within CHECK_STILL seconds.
+ *   5. The run ends, or goes on: a while after the last fault it trains or has ended. A lost generation is
+ *      followed by another one, by a wait for nodes, or by the end; and a stop by the end.
  *   6. Each lost generation has one event rank-lost and one event fault, and each run one last event.
  *   7. The exit status agrees with what happened.
  *   8. The account of the time of all ranks adds up.
@@ -42,6 +43,8 @@ struct check {
 	bool *seen;      /* [CHECK_STEPS] */
 	bool *unsent;    /* [CHECK_STEPS]: the metrics of the step were lost on their way */
 	bool *holes;     /* [CHECK_STEPS]: so the run went on without them, from copies in memory */
+	/* times of a loss that nothing has followed, and of an event stop; 0: there is none */
+	double lost_at, stopped_at;
 	/* since the last supervisor started: */
 	uint32_t generation;       /* that runs */
 	int losses, faults;        /* events of that generation */

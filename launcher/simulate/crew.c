@@ -192,8 +192,8 @@ static void commit(struct process *p)
 /* World rank 0 commits once all have written, and the run folder has the series. */
 static void try_commit(struct crew *c)
 {
-	if (c->save.step >= 0 && c->save.written && c->save.recorded >= c->save.step &&
-	    c->members[0])
+	bool recorded = c->save.recorded >= c->save.step || c->sim->setup->hasty;
+	if (c->save.step >= 0 && c->save.written && recorded && c->members[0])
 		simulate_process_later(c->members[0], draw(c, 0.002, 0.05), commit);
 }
 

@@ -48,6 +48,9 @@ struct simulate_setup {
 	double seconds;
 	int most_faults;
 	double rates[SIMULATE_FAULT_COUNT]; /* relative */
+	/* The agents commit a checkpoint although the run folder may lack metrics up to there: a bug, to see
+	 * that it is found. */
+	bool hasty;
 };
 
 /* How the ends are counted. */

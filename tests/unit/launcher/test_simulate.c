@@ -150,6 +150,25 @@ static void each_fault_happens_and_is_survived_alone(void **state)
 	}
 }
 
+static void be_hasty(struct simulate_setup *s)
+{
+	s->hasty = true;
+}
+
+static void a_bug_of_the_agents_is_found(void **state)
+{
+	(void)state;
+	struct simulate_result r = { 0 };
+	for (uint64_t seed = 1; seed <= 100 && !r.broken; seed++) {
+		buf_fini(&r.text);
+		run(seed, be_hasty, &r);
+	}
+	assert_true(r.broken);
+	assert_non_null(strstr(r.why, "metrics.jsonl lacks step"));
+	assert_non_null(strstr(buf_str(&r.text), "FAULT 1: "));
+	buf_fini(&r.text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -157,6 +176,7 @@ int main(void)
 		cmocka_unit_test(a_stream_of_random_numbers_is_named_by_its_seed),
 		cmocka_unit_test(a_run_without_faults_is_done_in_one_generation),
 		cmocka_unit_test(a_seed_decides_everything),
+		cmocka_unit_test(a_bug_of_the_agents_is_found),
 		cmocka_unit_test(each_fault_happens_and_is_survived_alone),
 		cmocka_unit_test(the_supervisor_survives_many_seeds),
 	};
