@@ -152,6 +152,8 @@ static void each_fault_happens_and_is_survived_alone(void **state)
 
 static void be_hasty(struct simulate_setup *s)
 {
+	for (int f = 0; f < SIMULATE_FAULT_COUNT; f++)
+		s->rates[f] = f == SIMULATE_KILLED || f == SIMULATE_LINK_SLOW;
 	s->hasty = true;
 }
 
