@@ -203,7 +203,7 @@ static void beat(struct process *p)
 					   .phase = busy ? phases[p->state] : "start",
 					   .count = p->count,
 					   .done = p->step - p->resumed,
-					   .own_s = p->worked * 0.9 }));
+					   .own_s = p->computed }));
 	run_later(p, p->sim->setup->heartbeat_s, beat, true);
 }
 
@@ -246,6 +246,10 @@ static void boot(struct process *p)
 static double draw_start(struct process *p)
 {
 	struct traps *t = &p->sim->traps;
+	if (p->launch->refused) {
+		run_later(p, draw(p, 0.1, 0.3), exit_badly, true);
+		return 1;
+	}
 	if (t->late_starting) {
 		t->late_starting = false;
 		return draw(p, 60, 400);
@@ -274,6 +278,7 @@ struct process *simulate_process_start(struct launch *l, int rank, int node, int
 			       .boot = sim->machines[node].boots,
 			       .generation = l->generation,
 			       .rank = rank,
+			       .slow = 1,
 			       .own = { .step = -1 },
 			       .other = { .step = -1 } };
 	p->start = (int64_t)(sim->queue.now * 100) + 1;

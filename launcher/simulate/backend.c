@@ -42,6 +42,9 @@ static void report_gone(void *arg)
 	struct launch *l = arg;
 	if (!l->watched || !is_awake(l->sim, report_gone, l))
 		return;
+	if (l->refused)
+		l->events.noted(l->events.arg, LAUNCH_NOTE_PMIX_REFUSED, NULL,
+				"simulated: agents cannot use the PMIx server");
 	if (l->sim->setup->slurm)
 		l->events.exited(l->events.arg, -1, l->killed ? SIGKILL : 0);
 	if (l->watched)
@@ -161,6 +164,26 @@ void simulate_launches_free(struct simulation *sim)
 	sim->launches = NULL;
 }
 
+bool simulate_helper_end(struct simulation *sim, int node)
+{
+	bool any = false;
+	for (struct launch *l = sim->launches; l; l = l->next) {
+		bool here = false;
+		for (int i = 0; l->watched && i < l->n; i++)
+			here |= l->processes[i]->node == node &&
+				simulate_process_lives(l->processes[i]);
+		if (!here)
+			continue;
+		any = true;
+		l->events.noted(l->events.arg, LAUNCH_NOTE_HELPER_LOST, sim->machines[node].name,
+				"simulated: the helper was killed");
+		for (int i = 0; i < l->n; i++)
+			if (l->processes[i]->node == node)
+				simulate_process_kill(l->processes[i]);
+	}
+	return any;
+}
+
 /* --- Starts ------------------------------------------------------------------------------- */
 
 static int find_machine(const struct simulation *sim, const char *name)
@@ -231,6 +254,8 @@ static int start(uv_loop_t *loop, const struct launch_request *r, const struct l
 	l->events = *ev;
 	l->generation = r->generation;
 	l->watched = true;
+	l->refused = sim->traps.pmix_refused && !r->ranks;
+	sim->traps.pmix_refused &= !l->refused;
 	l->next = sim->launches;
 	sim->launches = l;
 	*out = l;

@@ -59,6 +59,8 @@ static void add_policy(struct words *w, struct simulate_random *r)
 	add_word(w, "restart.max_futile=%d", simulate_random_chance(r, 0.8) ? 20 : 3);
 	add_word(w, "restart.hang_timeout=%d", 40 + simulate_random_below(r, 60));
 	add_word(w, "restart.hang_floor=%d", 10 + simulate_random_below(r, 60));
+	add_word(w, "health.slow_policy=%s", simulate_random_chance(r, 0.6) ? "exclude" : "warn");
+	add_word(w, "health.slow_window=%d", 5 + simulate_random_below(r, 6));
 	add_word(w, "slurm.requeue=%s", simulate_random_chance(r, 0.7) ? "yes" : "no");
 }
 

@@ -258,9 +258,19 @@ static bool is_asked_to_stop(const struct crew *c)
 	return false;
 }
 
+/* All wait for the slowest one. */
+static double step_seconds(const struct crew *c)
+{
+	double slow = 1;
+	for (int r = 0; r < c->world; r++)
+		if (c->members[r] && c->members[r]->slow > slow)
+			slow = c->members[r]->slow;
+	return slow * c->sim->setup->step_s;
+}
+
 static void send_metrics(struct crew *c)
 {
-	double s = c->sim->setup->step_s;
+	double s = step_seconds(c);
 	simulate_link_send(
 		speaker(c), MSG_METRICS,
 		msg_metrics_json(&(struct msg_metrics){ .step = c->step,
@@ -304,12 +314,14 @@ static void keep_copies(struct crew *c)
 static void finish_step(struct crew *c)
 {
 	const struct simulation *sim = c->sim;
+	double s = step_seconds(c);
 	c->step++;
 	for (int r = 0; r < c->world; r++) {
 		struct process *p = c->members[r];
 		p->step = c->step;
 		p->count++;
-		p->worked += sim->setup->step_s;
+		p->worked += s;
+		p->computed += 0.9 * sim->setup->step_s * p->slow;
 	}
 	simulate_check_step(c->sim, c);
 	send_metrics(c);
@@ -332,7 +344,7 @@ static void go_on(struct crew *c)
 	else if ((last || due) && !saved && c->save.step < 0)
 		begin_save(c);
 	if (!last)
-		simulate_later(c->sim, c->sim->setup->step_s * draw(c, 0.95, 1.05), take_step, c);
+		simulate_later(c->sim, step_seconds(c) * draw(c, 0.95, 1.05), take_step, c);
 }
 
 static void take_step(void *arg)

@@ -164,6 +164,14 @@ static bool stick_agent(struct simulation *sim)
 	return true;
 }
 
+static bool slow_agent(struct simulation *sim)
+{
+	struct process *p = pick(sim, trains);
+	if (p)
+		p->slow = draw(sim, 1.2, 5);
+	return p;
+}
+
 static bool send_wrongly(struct simulation *sim)
 {
 	struct process *p = pick(sim, is_joined);
@@ -224,6 +232,22 @@ static bool cut_node(struct simulation *sim)
 	return node >= 0;
 }
 
+static bool leave_job(struct simulation *sim)
+{
+	int node = pick_node(sim, -1);
+	if (node >= 0)
+		simulate_node_leave(sim, node);
+	return node >= 0;
+}
+
+static bool drain_node(struct simulation *sim)
+{
+	int node = pick_node(sim, -1);
+	if (node >= 0)
+		simulate_node_drain(sim, node, draw(sim, 30, 600));
+	return node >= 0;
+}
+
 static bool reset_link(struct simulation *sim)
 {
 	struct process *p = pick(sim, is_alive);
@@ -264,6 +288,11 @@ static bool set_trap(bool *trap)
 	bool was = *trap;
 	*trap = true;
 	return !was;
+}
+
+static bool refuse_pmix(struct simulation *sim)
+{
+	return set_trap(&sim->traps.pmix_refused);
 }
 
 static bool die_starting(struct simulation *sim)
@@ -331,6 +360,23 @@ static bool ask_to_stop(struct simulation *sim)
 		return false;
 	sim->stopping = true;
 	supervise_stop(sim->supervisor, "simulated: somebody stops the run", false);
+	return true;
+}
+
+static bool end_helper(struct simulation *sim)
+{
+	int node = runs(sim) ? pick_node(sim, -1) : -1;
+	return node >= 0 && simulate_helper_end(sim, node);
+}
+
+static bool signal_agent(struct simulation *sim)
+{
+	struct process *p = runs(sim) && !sim->stopping ? pick(sim, is_joined) : NULL;
+	if (!p)
+		return false;
+	sim->stopping = true;
+	simulate_link_send(p, MSG_SIGNAL,
+			   msg_signal_json(&(struct msg_signal){ .number = SIGTERM }));
 	return true;
 }
 
@@ -416,6 +462,12 @@ static bool (*const injections[SIMULATE_FAULT_COUNT])(struct simulation *sim) = 
 	[SIMULATE_LINK_RESET] = reset_link,
 	[SIMULATE_LINKS_RESET] = reset_links,
 	[SIMULATE_LINK_SLOW] = slow_link,
+	[SIMULATE_NODE_LEFT] = leave_job,
+	[SIMULATE_NODE_DRAINED] = drain_node,
+	[SIMULATE_HELPER_LOST] = end_helper,
+	[SIMULATE_PMIX_REFUSED] = refuse_pmix,
+	[SIMULATE_SLOW_RANK] = slow_agent,
+	[SIMULATE_SIGNALLED] = signal_agent,
 	[SIMULATE_START_FAILS] = fail_starts,
 	[SIMULATE_DIES_STARTING] = die_starting,
 	[SIMULATE_LATE_STARTING] = start_late,

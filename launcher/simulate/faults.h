@@ -27,6 +27,11 @@
 	X(LINK_RESET,    "link-reset",          4, false, "the connection of an agent is lost, and the agent lives") \
 	X(LINKS_RESET,   "links-reset",         2, true,  "the connections of all agents of a node are lost") \
 	X(LINK_SLOW,     "link-slow",           3, false, "the messages of an agent take seconds for a while") \
+	X(NODE_LEFT,     "node-left",           1, true,  "a node dies, and leaves the job for good; another one is free later") \
+	X(NODE_DRAINED,  "node-drained",        2, true,  "Slurm drains a node for a while; its processes live on") \
+	X(HELPER_LOST,   "helper-lost",         2, true,  "the helper of a node ends, and its agents with it") \
+	X(PMIX_REFUSED,  "pmix-refused",      0.5, true,  "the agents of the next start cannot use PMIx") \
+	X(SLOW_RANK,     "rank-slow",           2, false, "an agent computes several times slower from now on") \
 	X(START_FAILS,   "start-fails",         2, false, "the next start of agents fails, or the next few ones") \
 	X(DIES_STARTING, "dies-starting",       4, false, "an agent of the next start dies before or soon after its hello") \
 	X(LATE_STARTING, "late-starting",       1, false, "an agent of the next start takes minutes to start") \
@@ -40,8 +45,9 @@
 	X(SLURM_SILENT,  "slurm-silent",        3, true,  "the controller does not answer for a while") \
 	X(REQUEUE_FAILS, "requeue-refused",     1, true,  "the next requeues are refused") \
 	X(PROTOCOL,      "protocol",            2, false, "an agent sends a message at the wrong time") \
-	X(SIGNAL,        "signal",            0.2, false, "the run is asked to stop") \
-	X(STOP_NOW,      "stop-now",          0.1, false, "the run is asked to stop at once") \
+	X(SIGNAL,        "signal",            0.3, false, "the run is asked to stop") \
+	X(SIGNALLED,     "agent-signalled",   0.2, false, "an agent gets SIGTERM, which asks the run to stop") \
+	X(STOP_NOW,      "stop-now",          0.2, false, "the run is asked to stop at once") \
 	X(TIME_LIMIT,    "time-limit",        0.3, true,  "the time limit of the job comes") \
 	X(PREEMPTED,     "preempted",         0.2, true,  "the job is preempted with a short time of grace") \
 	X(SUSPENDED,     "suspended",           3, false, "the supervisor does not run for a while") \

@@ -41,6 +41,10 @@ static enum node_state state_of(const struct simulation *sim, const struct surve
 		return NODE_UNREACHABLE;
 	if (silent)
 		return NODE_UNKNOWN;
+	if (m->left)
+		return NODE_LEFT;
+	if (m->drained && !m->down)
+		return NODE_DRAIN;
 	return m->down ? NODE_DOWN : NODE_UP;
 }
 
@@ -65,6 +69,7 @@ static void answer_survey(void *arg)
 			    .n_nodes = n,
 			    .job_known = !silent,
 			    .can_requeue = !silent,
+			    .free = silent ? 0 : sim->free,
 			    .why = "simulated: the controller does not answer" };
 	s.nodes = calloc((size_t)n, sizeof *s.nodes);
 	sim->queue.failed |= !s.nodes;
@@ -158,7 +163,7 @@ static void count_as_down(void *arg)
 /* It boots, without any process. */
 static void come_back(struct machine *m)
 {
-	if (!m->lost)
+	if (!m->lost || m->left)
 		return;
 	m->lost = m->down = false;
 	m->boots++;
@@ -214,9 +219,36 @@ void simulate_node_cut(struct simulation *sim, int node, double seconds)
 	simulate_later(sim, seconds, heal, &sim->machines[node]);
 }
 
+static void find_another(void *arg)
+{
+	struct simulation *sim = arg;
+	sim->free++;
+}
+
+void simulate_node_leave(struct simulation *sim, int node)
+{
+	sim->machines[node].left = true;
+	simulate_node_lose(sim, node, 0);
+	simulate_later(sim, draw(sim, 30, 300), find_another, sim);
+}
+
+static void end_drain(void *arg)
+{
+	struct machine *m = arg;
+	m->drained = false;
+}
+
+void simulate_node_drain(struct simulation *sim, int node, double seconds)
+{
+	sim->machines[node].drained = true;
+	simulate_later(sim, seconds, end_drain, &sim->machines[node]);
+}
+
 void simulate_nodes_return(struct simulation *sim)
 {
+	sim->free = 0;
 	for (int i = 0; i < sim->setup->machines.n_nodes; i++) {
+		sim->machines[i].left = sim->machines[i].drained = false;
 		come_back(&sim->machines[i]);
 		heal(&sim->machines[i]);
 	}

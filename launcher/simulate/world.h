@@ -20,9 +20,11 @@ enum { SIMULATE_NOTES = 400, SIMULATE_NOTE = 300, SIMULATE_COMMITTED = 1 << 14 }
 
 struct machine {
 	const char *name;
-	bool lost;     /* it has no power: its processes are gone, and nobody is told */
-	bool cut;      /* its network is away: its processes live */
-	bool down;     /* Slurm counts it as down */
+	bool lost; /* it has no power: its processes are gone, and nobody is told */
+	bool cut;  /* its network is away: its processes live */
+	bool down; /* Slurm counts it as down */
+	bool left; /* it is no longer of the job */
+	bool drained;
 	double cut_at; /* since when */
 	int boots;
 };
@@ -108,7 +110,9 @@ struct process {
 	struct crew *crew;
 	bool stop;
 	int64_t step, count, resumed;
-	double ready_at, worked; /* worked: seconds in steps since */
+	double slow; /* it computes so many times slower */
+	double ready_at, worked,
+		computed; /* worked: seconds in steps since; computed: of its own work */
 	struct copy own, other;
 };
 
@@ -121,7 +125,7 @@ struct launch {
 	struct process **processes;
 	bool watched;  /* the supervisor that started it lives, and has not closed it */
 	bool orphaned; /* that supervisor was killed */
-	bool killed, node_lost, gone;
+	bool killed, node_lost, gone, refused; /* refused: by PMIx */
 };
 
 struct crew { /* the ranks of a generation */
@@ -145,8 +149,8 @@ struct crew { /* the ranks of a generation */
 /* What the next chance of a kind meets: set by faults.c, taken where it happens. */
 struct traps {
 	int start_fails, requeue_fails;
-	bool dies_starting, late_starting, dies_leaving, stubborn, bad_step, ckpt_fails, ckpt_slow,
-		ckpt_unseen;
+	bool pmix_refused, dies_starting, late_starting, dies_leaving, stubborn, bad_step,
+		ckpt_fails, ckpt_slow, ckpt_unseen;
 };
 
 struct simulation {
@@ -169,6 +173,7 @@ struct simulation {
 	struct errand *spare;
 	struct surveying *survey; /* under way */
 	struct stop_query *query;
+	int free;            /* nodes that are there for a job that begins again */
 	double silent_until; /* Slurm does not answer */
 	struct stop_answer stop_cause;
 	double job_ends; /* 0: it has no time limit yet */
@@ -255,6 +260,8 @@ void simulate_launches_look(struct simulation *sim);
 /* The supervisor is gone. */
 void simulate_launches_forget(struct simulation *sim);
 void simulate_launches_free(struct simulation *sim);
+/* The helper of the node ends, with the agents that it has started. False: it has started none. */
+bool simulate_helper_end(struct simulation *sim, int node);
 
 /* nodes.c */
 int simulate_survey(uv_loop_t *loop, const struct survey_request *r,
@@ -267,6 +274,8 @@ int simulate_stop_query(uv_loop_t *loop, const struct job *job,
 void simulate_stop_query_end(struct stop_query *q);
 void simulate_node_lose(struct simulation *sim, int node, double seconds);
 void simulate_node_cut(struct simulation *sim, int node, double seconds);
+void simulate_node_leave(struct simulation *sim, int node);
+void simulate_node_drain(struct simulation *sim, int node, double seconds);
 bool simulate_node_reached(const struct simulation *sim, int node);
 void simulate_nodes_return(struct simulation *sim);
 /* Frees what an event that will not happen any more holds. */
