@@ -50,6 +50,23 @@ void simulate_check_welcome(struct simulation *sim, const struct process *p, uin
 			       generation);
 }
 
+bool simulate_check_is_own(const json_t *failed)
+{
+	static const enum err_code theirs[] = { ERR_PEER, ERR_ABORTED, ERR_NET, ERR_TIMEOUT };
+	const char *code = json_string_value(json_object_get(failed, "code"));
+	bool own = code != NULL;
+	for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++)
+		own = own && strcmp(code, err_word(theirs[i]));
+	return own;
+}
+
+void simulate_check_sent(const struct process *p, enum msg_type type)
+{
+	if (p->failed && (type == MSG_REGROUP || type == MSG_WELCOME))
+		simulate_break(p->sim, "rank %d of generation %u has failed, and is to live on",
+			       p->rank, p->generation);
+}
+
 /* No agent of an earlier generation may hold a device or files on a node on which one of this runs. */
 static void check_hosts(struct simulation *sim, const struct crew *c)
 {

@@ -3,7 +3,7 @@
  *
  *   1. One generation lives: once all ranks of a generation were ready, no rank of an earlier one finishes
  *      a step or commits a checkpoint. An agent joins only a generation that it was started for, or that
- *      follows the one that it has left.
+ *      follows the one that it has left, and none that has failed by an error of its own.
  *   2. No step counts twice, and none is lost: a generation continues from the last committed checkpoint, or
  *      from a later step that the agents have in memory; its metrics follow that step without a gap; and the
  *      run folder has the metrics of all steps up to there, except for those that were lost with the
@@ -56,6 +56,10 @@ struct check {
 void simulate_check_supervisor(struct simulation *sim);
 void simulate_check_welcome(struct simulation *sim, const struct process *p, uint32_t generation,
 			    const char *resume);
+/* Whether a message failed is about an error of the agent's own, and not of another rank. */
+bool simulate_check_is_own(const json_t *failed);
+/* The supervisor sends the agent a message. */
+void simulate_check_sent(const struct process *p, enum msg_type type);
 void simulate_check_start(struct simulation *sim, const struct crew *c);
 void simulate_check_step(struct simulation *sim, const struct crew *c);
 void simulate_check_commit(struct simulation *sim, const struct crew *c);

@@ -89,6 +89,7 @@ static void deliver_up(struct process *p, struct parcel *m)
 		lose_parcel(p, m);
 		return;
 	}
+	p->failed |= m->type == MSG_FAILED && simulate_check_is_own(m->body);
 	if (m->type == MSG_NONE) {
 		err_set(&why, ERR_NET, "connection closed");
 		launcher_connection_lose(l->connection, &why);
@@ -158,6 +159,7 @@ static void send_parcel(struct process *p, struct lane *l, void (*pump)(void *),
 static void on_sent(void *arg, uint32_t generation, enum msg_type type, json_t *body)
 {
 	struct process *p = arg;
+	simulate_check_sent(p, type);
 	if (simulate_process_lives(p) && p->link.open)
 		send_parcel(p, &p->link.down, pump_down, type, generation,
 			    body ? json_incref(body) : json_object());

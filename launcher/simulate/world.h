@@ -100,6 +100,7 @@ struct process {
 	bool silent;      /* it died with its node */
 	bool welcomed;    /* it has joined a generation */
 	bool lied;        /* it has sent a message at the wrong time */
+	bool failed;      /* the supervisor was told that it has failed by an error of its own */
 	int status;
 	struct link link;
 	/* of the welcome */
