@@ -10,12 +10,13 @@
  *
  *     random.c   random numbers by seed
  *     queue.c    virtual time and its events
- *     agents.c   the processes of the agents: what they do with each message, and their ends
+ *     process.c  the processes of the agents: their starts and ends
+ *     agents.c   what an agent does with each message
  *     crew.c     the ranks of one generation, which train together: steps and checkpoints
  *     links.c    the connections between agents and the supervisor
  *     backend.c  the launch backend: starts and ends processes
  *     nodes.c    the nodes, and what Slurm knows of them
- *     faults.c   the table of faults
+ *     faults.c   the table of faults (faults_agents.c, faults_nodes.c: what each of them does)
  *     check.c    what must always hold
  *     chaos.c    a setup by its seed alone, for tests
  *     simulate.c the loop

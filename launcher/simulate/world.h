@@ -217,15 +217,16 @@ void simulate_link_vanish(struct process *p);
 void simulate_link_watch(struct process *p);
 void simulate_link_free(struct process *p);
 
-/* agents.c */
+/* process.c */
 struct process *simulate_process_start(struct launch *l, int rank, int node, int slot,
 				       const unsigned char *secret);
 /* Takes the dead ones from the list of the living. Not called while somebody reads the list. */
 void simulate_processes_sweep(struct simulation *sim);
 void simulate_processes_free(struct simulation *sim);
-/* NULL: the supervisor has closed the connection. */
-void simulate_process_receive(struct process *p, const struct parcel *m);
+/* Unless it does something else by then; always: in any case, if it lives. A frozen process does it once it
+ * is not frozen any more. */
 void simulate_process_later(struct process *p, double delay, void (*what)(struct process *p));
+void simulate_process_always(struct process *p, double delay, void (*what)(struct process *p));
 /* Sends SIGKILL, which ends it unless its node cannot be reached or it is stuck. */
 void simulate_process_kill(struct process *p);
 /* It ends now. status: as of waitpid(). */
@@ -235,10 +236,17 @@ void simulate_process_vanish(struct process *p); /* with its node */
 void simulate_process_cut(struct process *p);
 void simulate_process_fail(struct process *p, enum err_code code, const char *text);
 void simulate_process_thaw(struct process *p);
-void simulate_process_finish(struct process *p);
 bool simulate_process_lives(const struct process *p);
 /* Whether it takes part in a step now. */
 bool simulate_process_works(const struct process *p);
+/* It exits with status 1. */
+void simulate_process_exit(struct process *p);
+/* The agent leaves because its connection is lost, or because it was told to. */
+void simulate_process_leave(struct process *p);
+
+/* agents.c */
+void simulate_process_receive(struct process *p, const struct parcel *m);
+void simulate_process_finish(struct process *p);
 void simulate_process_send_times(struct process *p);
 
 /* crew.c */
@@ -281,6 +289,13 @@ bool simulate_node_reached(const struct simulation *sim, int node);
 void simulate_nodes_return(struct simulation *sim);
 /* Frees what an event that will not happen any more holds. */
 void simulate_nodes_drop(const struct simulate_event *e);
+
+/* faults_agents.c */
+/* Any process that these fit, and that can be reached; NULL: there is none. */
+struct process *simulate_pick(struct simulation *sim, bool (*fits)(const struct process *p));
+bool simulate_is_alive(const struct process *p);  /* and not frozen */
+bool simulate_is_joined(const struct process *p); /* it is part of a generation */
+bool simulate_trains(const struct process *p);
 
 /* faults.c */
 void simulate_faults_begin(struct simulation *sim);
