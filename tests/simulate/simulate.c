@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 struct options {
@@ -101,11 +102,14 @@ static void run_seed(uint64_t seed, const struct options *o, struct sums *sums)
 	buf_fini(&r.text);
 }
 
-static void run_share(const struct options *o, int share, int out)
+/* at: the seed that runs, in memory that the parent shares. */
+static void run_share(const struct options *o, int share, int out, uint64_t *at)
 {
 	struct sums sums = { 0 };
-	for (uint64_t i = (uint64_t)share; i < o->count; i += (uint64_t)o->cores)
-		run_seed(o->first + i, o, &sums);
+	for (uint64_t i = (uint64_t)share; i < o->count; i += (uint64_t)o->cores) {
+		*at = o->first + i;
+		run_seed(*at, o, &sums);
+	}
 	if (write(out, &sums, sizeof sums) != (ssize_t)sizeof sums)
 		_exit(3);
 	exit(0);
@@ -174,17 +178,27 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	double began = clock_s();
+	pid_t *workers = calloc((size_t)o.cores, sizeof *workers);
+	uint64_t *at = mmap(NULL, (size_t)o.cores * sizeof *at, PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (!workers || at == MAP_FAILED) {
+		fprintf(stderr, "simulate: no memory\n");
+		return 3;
+	}
 	for (int i = 0; i < o.cores; i++)
-		if (!fork())
-			run_share(&o, i, pipes[1]);
+		if (!(workers[i] = fork()))
+			run_share(&o, i, pipes[1], &at[i]);
 	close(pipes[1]);
 	for (struct sums s; read(pipes[0], &s, sizeof s) == (ssize_t)sizeof s;)
 		add_sums(&all, &s);
-	int died = 0, status;
-	while (wait(&status) > 0)
-		died += status != 0;
+	int died = 0;
+	for (int i = 0, status; i < o.cores; i++) {
+		if (workers[i] > 0 && waitpid(workers[i], &status, 0) > 0 && !status)
+			continue;
+		printf("seed %llu: the process died\n", (unsigned long long)at[i]);
+		died++;
+	}
+	free(workers);
 	print_sums(&all, clock_s() - began);
-	if (died)
-		printf("%d processes died\n", died);
 	return all.broken || all.unequal || all.failed || died;
 }
