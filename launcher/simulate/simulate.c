@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* Of the wall clock when a simulation begins, and how long the world goes on after the run. */
-static const double epoch_s = 1.7e9, after_s = 300;
+static const double epoch_s = 1.7e9, after_s = 600;
 
 enum { EVENTS_MOST = 20 * 1000 * 1000, SWEEP_EVENTS = 256 };
 
