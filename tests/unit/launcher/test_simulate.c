@@ -167,7 +167,8 @@ static void a_bug_of_the_agents_is_found(void **state)
 	}
 	assert_true(r.broken);
 	assert_non_null(strstr(r.why, "metrics.jsonl lacks step"));
-	assert_non_null(strstr(buf_str(&r.text), "FAULT 1: "));
+	assert_non_null(strstr(buf_str(&r.text), "faults:\n   1 "));
+	assert_non_null(strstr(buf_str(&r.text), "BROKEN: "));
 	buf_fini(&r.text);
 }
 
