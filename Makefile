@@ -298,6 +298,18 @@ check-proxy: setup-check
 	tests/fault/proxy_runs $(PROXY_RUNS) data network.integrity=checksum
 	tests/fault/proxy_runs $(PROXY_RUNS) data network.integrity=seal
 
+# Simulated runs that meet many faults (launcher/simulate): SEEDS of them from FIRST_SEED on.
+SEEDS      ?= 10000
+FIRST_SEED ?= 1
+.PHONY: simulate
+simulate: setup-check
+	@$(MAKE) --no-print-directory $(EVERY_CORE) $(BUILD)/tests/simulate/simulate
+	$(BUILD)/tests/simulate/simulate --first $(FIRST_SEED) --count $(SEEDS)
+
+$(BUILD)/tests/simulate/simulate: $(BUILD)/obj/tests/simulate/simulate.o $(call archives,$(call stands_on,launcher))
+	@mkdir -p $(@D)
+	$(link) $(call syslibs,$(call stands_on,launcher))
+
 # Each parser of untrusted input under libFuzzer, FUZZ_SECONDS each.
 FUZZ_SECONDS ?= 60
 fuzz: setup-fuzz

@@ -18,7 +18,8 @@ enum philox_use {
 	PHILOX_DROPOUT = 3,
 	PHILOX_TEST = 4,
 	PHILOX_ROUND = 5,
-	PHILOX_SAMPLE = 6
+	PHILOX_SAMPLE = 6,
+	PHILOX_SIMULATE = 7
 };
 
 struct philox_key {

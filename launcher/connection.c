@@ -36,6 +36,10 @@ void launcher_connection_drop(struct connection *c)
 		return;
 	c->open = false;
 	launcher_connections_remove(c);
+	if (c->attached) {
+		launcher_attached_close(c);
+		return;
+	}
 	if (c->working)
 		uv_cancel((uv_req_t *)&c->work);
 	uv_close((uv_handle_t *)&c->poll, on_handle_closed);
@@ -82,7 +86,7 @@ static void write_out(struct connection *c)
 
 bool launcher_connection_is_drained(const struct connection *c)
 {
-	return channel_out(c->channel)->len == 0;
+	return c->attached || channel_out(c->channel)->len == 0;
 }
 
 /* The socket takes more. */
@@ -98,6 +102,8 @@ int launcher_connection_send(struct connection *c, enum msg_type type, json_t *b
 {
 	if (!c->open)
 		return err_set(e, ERR_NET, "the connection is closed");
+	if (c->attached)
+		return launcher_attached_send(c, type, body, e);
 	if (channel_send(c->channel, type, body, e))
 		return -1;
 	write_out(c);
@@ -108,6 +114,8 @@ int launcher_connection_send_packed(struct connection *c, const struct buf *pack
 {
 	if (!c->open)
 		return err_set(e, ERR_NET, "the connection is closed");
+	if (c->attached)
+		return launcher_attached_send_packed(c, packed, e);
 	if (channel_send_packed(c->channel, packed, e))
 		return -1;
 	write_out(c);
@@ -209,7 +217,9 @@ bool launcher_connection_read(struct connection *c)
 
 void launcher_connection_read_out(struct connection *c)
 {
-	while (c->open && launcher_connection_read(c))
+	if (c->attached && c->open && c->carrier.read_out)
+		c->carrier.read_out(c->carrier.arg);
+	while (!c->attached && c->open && launcher_connection_read(c))
 		;
 }
 
@@ -248,6 +258,16 @@ struct in6_addr launcher_connection_address(int fd)
 	return out;
 }
 
+void launcher_connection_join(struct connection *c, struct connections *all)
+{
+	c->owner = all;
+	c->rank = -1;
+	c->generation = all->generation;
+	c->since = all->now;
+	c->open = true;
+	launcher_connections_move(c, c->attached ? STANDING_GREETED : STANDING_SILENT);
+}
+
 int launcher_connections_adopt(struct connections *all, int fd, struct err *e)
 {
 	struct connection *c = calloc(1, sizeof *c);
@@ -264,15 +284,10 @@ int launcher_connections_adopt(struct connections *all, int fd, struct err *e)
 		err_set(e, ERR_NET, "cannot watch a connection");
 		goto close_channel;
 	}
-	c->owner = all;
 	c->fd = fd;
-	c->rank = -1;
-	c->generation = all->generation;
 	c->from = launcher_connection_address(fd);
-	c->since = all->now;
-	c->open = true;
 	c->poll.data = c;
-	launcher_connections_move(c, STANDING_SILENT);
+	launcher_connection_join(c, all);
 	all->handles++;
 	update_poll(c);
 	return 0;
@@ -295,7 +310,8 @@ void launcher_connection_claim(struct connection *c, int rank)
 void launcher_connection_advance(struct connection *c, uint32_t generation)
 {
 	c->generation = generation;
-	channel_renew(c->channel, generation);
+	if (!c->attached)
+		channel_renew(c->channel, generation);
 }
 
 int launcher_connection_rank(const struct connection *c)

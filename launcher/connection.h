@@ -1,6 +1,7 @@
 /*
- * connection — the structs behind launcher/connections.h, for connection.c (one
- * connection) and connections.c (all of them, the listener and the strangers) only.
+ * connection — the structs behind launcher/connections.h, for connection.c (one connection),
+ * attached.c (one without a socket) and connections.c (all of them, the listener and the strangers)
+ * only.
  */
 #ifndef MUSTER_LAUNCHER_CONNECTION_H
 #define MUSTER_LAUNCHER_CONNECTION_H
@@ -21,6 +22,8 @@ struct connection {
 	struct connections *owner;
 	struct connection *next, **at; /* of the owner's list, while it is open */
 	enum standing standing;        /* selects that list */
+	bool attached;                 /* it has a carrier, and neither a channel nor a socket */
+	struct connection_carrier carrier;
 	struct channel *channel;
 	uv_poll_t poll;
 	int events; /* that the loop waits for; 0: none */
@@ -44,7 +47,8 @@ struct connections {
 	 * pass the claimed ones, of which there may be thousands. */
 	struct connection *first[STANDING_COUNT];
 	int n[STANDING_COUNT];
-	int handles; /* that the loop has not closed yet */
+	struct connection *dropped; /* attached ones that are closed, until the next tick */
+	int handles;                /* that the loop has not closed yet */
 	bool closing, listening, troubled;
 	uv_poll_t listener;
 };
@@ -53,10 +57,18 @@ struct connections {
 
 /* The address of the socket's other end. */
 struct in6_addr launcher_connection_address(int fd);
-/* Drops the connection and reports it to `closed`. */
-void launcher_connection_lose(struct connection *c, const struct err *why);
+/* A new connection, which is open and a stranger, joins the others. */
+void launcher_connection_join(struct connection *c, struct connections *all);
 /* Reads one chunk and delivers its messages; false: there was nothing to read, or it is closed. */
 bool launcher_connection_read(struct connection *c);
+
+/* attached.c */
+
+int launcher_attached_send(struct connection *c, enum msg_type type, json_t *body, struct err *e);
+int launcher_attached_send_packed(struct connection *c, const struct buf *packed, struct err *e);
+void launcher_attached_close(struct connection *c);
+/* Frees the closed ones. Not called from a callback of one of them. */
+void launcher_attached_free(struct connections *all);
 
 /* connections.c */
 

@@ -178,6 +178,7 @@ void launcher_connections_close(struct connections *all)
 		return;
 	all->closing = true;
 	drop_all_connections(all);
+	launcher_attached_free(all);
 	if (all->o.listener >= 0)
 		uv_close((uv_handle_t *)&all->listener, on_listener_closed);
 	launcher_connections_free(all);
@@ -217,6 +218,7 @@ void launcher_connections_tick(struct connections *all, double now)
 		err_set(&e, ERR_TIMEOUT, "did not identify itself within %g s", all->o.patience);
 		launcher_connection_lose(c, &e);
 	}
+	launcher_attached_free(all);
 	launcher_connections_listen(all);
 }
 

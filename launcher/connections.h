@@ -32,6 +32,9 @@
  *
  * A new generation (launcher_connections_renew) closes every connection of the last one, except those
  * that were advanced to it, and admits only agents that know the new secret.
+ *
+ * A connection may also have no socket: whoever attaches it carries its messages, such as a simulation
+ * of a run. Checks 2 and 4 decide about it, too.
  */
 #ifndef MUSTER_LAUNCHER_CONNECTIONS_H
 #define MUSTER_LAUNCHER_CONNECTIONS_H
@@ -82,6 +85,28 @@ int launcher_connections_adopt(struct connections *all, int fd, struct err *e);
 void launcher_connections_tick(struct connections *all, double now);
 /* The number of strangers. */
 int launcher_connections_strangers(const struct connections *all);
+
+/* The other end of a connection without a socket. */
+struct connection_carrier {
+	/* A message of the supervisor. Borrows body; NULL stands for {}. */
+	void (*sent)(void *arg, uint32_t generation, enum msg_type type, json_t *body);
+	/* Optional. Delivers what has arrived but was not delivered yet: launcher_connection_read_out(). */
+	void (*read_out)(void *arg);
+	/* The supervisor has closed the connection; nothing is called after that. */
+	void (*closed)(void *arg);
+	void *arg;
+};
+
+/* The connection of an agent that knows this secret. *out is valid until it is closed. ERR_AUTH: it is
+ * not the present one; `closed` was called, as it was for any other failure. */
+int launcher_connections_attach(struct connections *all, const struct connection_carrier *by,
+				const unsigned char secret[AUTH_SECRET_BYTES],
+				struct connection **out, struct err *e);
+/* A message of the other end of an attached connection. It is ignored if it is of another generation
+ * than the connection. The callbacks may drop the connection. */
+void launcher_connection_deliver(struct connection *c, const struct msg *m);
+/* The connection is lost, or is given up: reports it to `closed` unless it is closed already. */
+void launcher_connection_lose(struct connection *c, const struct err *why);
 
 void launcher_connection_claim(struct connection *c, int rank);
 /* From now on messages are of this generation. launcher_connections_renew() for that generation keeps

@@ -28,6 +28,7 @@ struct rundir {
 	bool gone;  /* the folder was deleted, and that has been said */
 	bool fresh; /* nobody has read the trouble yet */
 	char trouble[PATH_MAX + 200];
+	struct rundir_watch watch;
 };
 
 /* Whoever may write to the folder could put links and logs in it, so it is refused. Whoever may
@@ -129,6 +130,21 @@ static int open_output(struct rundir *r, enum rundir_file file, struct err *e)
 	return 0;
 }
 
+static double wall_s(void)
+{
+	return clock_wall_s();
+}
+
+static double mono_s(void)
+{
+	return clock_s();
+}
+
+void rundir_set_watch(struct rundir *r, const struct rundir_watch *w)
+{
+	r->watch = *w;
+}
+
 int rundir_open(const char *parent, const char *name, struct rundir **out, struct err *e)
 {
 	struct rundir *r = calloc(1, sizeof *r);
@@ -136,6 +152,7 @@ int rundir_open(const char *parent, const char *name, struct rundir **out, struc
 		return err_set(e, ERR_NOMEM, "no memory for the run folder");
 	r->lock = -1;
 	r->keep = RUNDIR_KEEP;
+	r->watch = (struct rundir_watch){ .wall = wall_s, .mono = mono_s };
 	for (int i = 0; i < RUNDIR_FILE_COUNT; i++)
 		r->files[i].fd = -1;
 	if (make_run_folder(parent, name, r->path, e) || take_lock(r, e) ||
@@ -360,13 +377,13 @@ static void reopen_deleted(struct rundir *r, struct rundir_output *to)
 }
 
 /* A line's first fields; event: NULL in all files but events.jsonl. */
-static json_t *new_line(uint32_t generation, const char *event)
+static json_t *new_line(const struct rundir *r, uint32_t generation, const char *event)
 {
 	json_t *line = json_object();
 	if (event)
 		json_object_set_new(line, "event", json_string(event));
-	json_object_set_new(line, "time", json_real(clock_wall_s()));
-	json_object_set_new(line, "mono", json_real(clock_s()));
+	json_object_set_new(line, "time", json_real(r->watch.wall()));
+	json_object_set_new(line, "mono", json_real(r->watch.mono()));
 	json_object_set_new(line, "generation", json_integer(generation));
 	return line;
 }
@@ -377,6 +394,9 @@ static void append_line(struct rundir *r, enum rundir_file file, uint32_t genera
 {
 	struct rundir_output *to = &r->files[file];
 	char *text = rc ? NULL : json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER);
+	if (text && r->watch.line)
+		r->watch.line(r->watch.arg, file, json_string_value(json_object_get(line, "event")),
+			      line, text);
 	json_decref(line);
 	if (generation > r->generation)
 		r->generation = generation;
@@ -393,14 +413,14 @@ static void append_line(struct rundir *r, enum rundir_file file, uint32_t genera
 void rundir_append(struct rundir *r, enum rundir_file file, uint32_t generation,
 		   const struct fields_row *rows, const void *fields)
 {
-	json_t *line = new_line(generation, NULL);
+	json_t *line = new_line(r, generation, NULL);
 	append_line(r, file, generation, line, fields_write(rows, fields, line, NULL));
 }
 
 void rundir_append_event(struct rundir *r, uint32_t generation, const char *name,
 			 const struct fields_row *rows, const void *fields)
 {
-	json_t *line = new_line(generation, name);
+	json_t *line = new_line(r, generation, name);
 	append_line(r, RUNDIR_EVENTS, generation, line, fields_write(rows, fields, line, NULL));
 }
 
@@ -413,7 +433,7 @@ void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metr
 {
 	static const struct fields_row rows[] = { RUNDIR_PREDICTED_FIELDS(FIELDS_ROW) FIELDS_END };
 	const fields_struct predicted = { .predicted_s = predicted_s };
-	json_t *line = new_line(generation, NULL), *fields = msg_metrics_json(m);
+	json_t *line = new_line(r, generation, NULL), *fields = msg_metrics_json(m);
 	int rc = !fields || json_object_update(line, fields) ||
 		 fields_write(rows, &predicted, line, NULL);
 	json_decref(fields);

@@ -116,6 +116,16 @@ void rundir_drop_submission(const char *path, uint32_t number, bool created);
  * of a step by the plan. */
 void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metrics *m,
 		    double predicted_s);
+/* For a simulation of a run: the clocks of all lines, and who sees them. */
+struct rundir_watch {
+	double (*wall)(void), (*mono)(void); /* seconds, as `time` and `mono` of an event */
+	/* A line of this file is written; text: the same. event: NULL in all files but events.jsonl. */
+	void (*line)(void *arg, enum rundir_file file, const char *event, const json_t *line,
+		     const char *text);
+	void *arg;
+};
+void rundir_set_watch(struct rundir *r, const struct rundir_watch *w);
+
 /* The most bytes that the files of JSON lines may take ([metrics] keep); RUNDIR_KEEP until it is
  * called. */
 void rundir_set_keep(struct rundir *r, int64_t keep);

@@ -16,6 +16,7 @@
 #define MUSTER_LAUNCHER_SUPERVISE_SUPERVISE_H
 
 #include "base/err.h"
+#include "launcher/connections.h"
 #include "launcher/deployment.h"
 #include "launcher/launch.h"
 #include "launcher/status.h"
@@ -72,7 +73,7 @@ struct supervise_options {
 	const bool *suspected; /* [machines->n_nodes] by earlier runs; NULL: none is */
 	/* of the control channel; -1: none, connections come by supervise_adopt() */
 	int listener;
-	const char *address; /* of the listener */
+	const char *address; /* of the listener; NULL: the run has none, and no console either */
 	struct supervise_limits limits;
 	double (*now)(void); /* a monotonic clock, in seconds */
 	const char *root;    /* the folder that holds proc/ and sys/; NULL: "/" */
@@ -89,7 +90,15 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 /* Starts the first generation. If that fails, the supervisor is done at once. */
 void supervise_start(struct supervisor *s);
 void supervise_tick(struct supervisor *s);
+/* The time of the next tick, at the latest: SUPERVISE_TICK_MOST seconds after the last one, or when
+ * something is due. For a caller for whom ticks are expensive. */
+#define SUPERVISE_TICK_MOST 0.5
+double supervise_due(const struct supervisor *s);
 void supervise_adopt(struct supervisor *s, int fd);
+/* The same for an agent without a socket: launcher_connections_attach(). */
+int supervise_attach(struct supervisor *s, const struct connection_carrier *by,
+		     const unsigned char secret[AUTH_SECRET_BYTES], struct connection **out,
+		     struct err *e);
 /* now: do not wait until the agents have finished the step. */
 void supervise_stop(struct supervisor *s, const char *reason, bool now);
 bool supervise_done(const struct supervisor *s, int *status);

@@ -1,5 +1,6 @@
 #include "launcher/supervise/supervisor.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,9 +242,33 @@ void supervise_tick(struct supervisor *s)
 	s->last_tick = now;
 }
 
+/* Ticks of the real loop are not closer to each other, either. */
+double supervise_due(const struct supervisor *s)
+{
+	static const double least_s = 0.05;
+	double due = s->last_tick +
+		     (s->state == SUP_REGROUPING ? 2 * least_s : SUPERVISE_TICK_MOST);
+	if (s->deadline > 0)
+		due = fmin(due, s->deadline);
+	if (s->settle_at > 0)
+		due = fmin(due, s->settle_at);
+	return fmax(due, s->last_tick + least_s);
+}
+
 void supervise_adopt(struct supervisor *s, int fd)
 {
 	launcher_connections_adopt(s->connections, fd, NULL);
+}
+
+int supervise_attach(struct supervisor *s, const struct connection_carrier *by,
+		     const unsigned char secret[AUTH_SECRET_BYTES], struct connection **out,
+		     struct err *e)
+{
+	struct err why = ERR_INIT;
+	if (!launcher_connections_attach(s->connections, by, secret, out, &why))
+		return 0;
+	supervise_report_refused(s, why.text);
+	return err_set(e, why.code, "%s", why.text);
 }
 
 void supervise_stop(struct supervisor *s, const char *reason, bool now)

@@ -336,11 +336,95 @@ static void missing_descriptors_are_reported_once_and_accept_is_retried(void **s
 	close(fd);
 }
 
+/* --- Without a socket ------------------------------------------------------------------------- */
+
+struct carrier {
+	int sent, closed;
+	uint32_t generation; /* of the last message */
+};
+
+static void on_carried(void *arg, uint32_t generation, enum msg_type type, json_t *body)
+{
+	struct carrier *to = arg;
+	assert_int_equal(type, MSG_STOP);
+	assert_non_null(body);
+	to->sent++;
+	to->generation = generation;
+}
+
+static void on_dropped(void *arg)
+{
+	((struct carrier *)arg)->closed++;
+}
+
+static struct connection *attach(struct carrier *to, const unsigned char *secret, struct err *e)
+{
+	const struct connection_carrier by = { .sent = on_carried,
+					       .closed = on_dropped,
+					       .arg = to };
+	struct connection *c = NULL;
+	return launcher_connections_attach(t.links, &by, secret, &c, e) ? NULL : c;
+}
+
+static void deliver_hello(struct connection *c, uint32_t generation)
+{
+	struct msg m = { .type = MSG_HELLO, .generation = generation, .body = json_object() };
+	launcher_connection_deliver(c, &m);
+	msg_fini(&m);
+}
+
+static void an_attached_connection_carries_messages_of_its_generation_only(void **state)
+{
+	(void)state;
+	struct carrier to = { 0 };
+	struct connection *c = attach(&to, t.secret, NULL);
+	assert_non_null(c);
+	assert_int_equal(launcher_connections_strangers(t.links), 1);
+	deliver_hello(c, 2);
+	assert_int_equal(t.messages, 0);
+	deliver_hello(c, 1);
+	assert_int_equal(t.messages, 1);
+	assert_int_equal(to.sent, 1);
+	assert_int_equal(to.generation, 1);
+	assert_int_equal(launcher_connections_strangers(t.links), 0);
+	launcher_connection_advance(c, 2);
+	launcher_connections_renew(t.links, t.secret, 2, 100);
+	deliver_hello(c, 2); /* it lives on */
+	assert_int_equal(to.generation, 2);
+	launcher_connections_renew(t.links, t.secret, 3, 100);
+	assert_int_equal(to.closed, 1);
+	assert_int_equal(t.closed, 0); /* it was dropped from this side */
+	deliver_hello(c, 2);
+	assert_int_equal(t.messages, 2);
+}
+
+static void an_attached_connection_is_refused_with_another_secret_and_lost_once(void **state)
+{
+	(void)state;
+	struct carrier to = { 0 };
+	struct err e = ERR_INIT;
+	unsigned char other[AUTH_SECRET_BYTES] = { 0 };
+	assert_null(attach(&to, other, &e));
+	assert_int_equal(e.code, ERR_AUTH);
+	assert_int_equal(to.closed, 1);
+	assert_int_equal(launcher_connections_strangers(t.links), 0);
+	struct connection *c = attach(&to, t.secret, NULL);
+	err_set(&e, ERR_NET, "connection closed");
+	launcher_connection_lose(c, &e);
+	launcher_connection_lose(c, &e);
+	assert_int_equal(t.closed, 1);
+	assert_int_equal(to.closed, 2);
+	assert_int_equal(launcher_connection_send(c, MSG_STOP, NULL, NULL), -1);
+	launcher_connections_tick(t.links, 101); /* frees it */
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		T(an_attached_connection_carries_messages_of_its_generation_only),
+		T(an_attached_connection_is_refused_with_another_secret_and_lost_once),
 		T(many_silent_strangers_do_not_keep_an_agent_out),
 		T(a_silent_stranger_is_closed_after_the_time_limit),
 		T(strangers_of_one_address_replace_only_each_other),

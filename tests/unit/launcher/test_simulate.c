@@ -1,0 +1,187 @@
+/* Tests the supervisor in simulated runs: many seeds, each kind of fault alone, and what earlier seeds found. */
+#include "launcher/simulate/queue.h"
+#include "launcher/simulate/random.h"
+#include "tests/unit/launcher/simulate_seed.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* make simulate runs more. MUSTER_SIMULATE_SEED is the first one. */
+enum { SEEDS = 150, SEEDS_ALONE = 2 };
+
+static void run(uint64_t seed, void (*change)(struct simulate_setup *), struct simulate_result *r)
+{
+	struct err e = ERR_INIT;
+	if (simulate_seed(seed, change, r, &e))
+		fail_msg("seed %llu: %s", (unsigned long long)seed, e.text);
+}
+
+static void run_well(uint64_t seed, void (*change)(struct simulate_setup *),
+		     struct simulate_result *r)
+{
+	run(seed, change, r);
+	if (r->broken)
+		fail_msg("%s", buf_str(&r->text));
+	buf_fini(&r->text);
+}
+
+/* --- The parts -------------------------------------------------------------------------------- */
+
+static int order[6], ordered;
+
+static void note_order(void *arg)
+{
+	order[ordered++] = *(int *)arg;
+}
+
+static void events_happen_by_time_and_then_by_order(void **state)
+{
+	(void)state;
+	static int names[] = { 0, 1, 2, 3, 4, 5 };
+	static const double at[] = { 3, 1, 2, 1, 2, 1 };
+	static const int expected[] = { 1, 3, 5, 2, 4, 0 };
+	struct simulate_queue q = { .now = 10 };
+	for (int i = 0; i < 6; i++)
+		simulate_queue_add(&q, at[i], note_order, &names[i]);
+	while (q.n) {
+		struct simulate_event e = simulate_queue_next(&q);
+		assert_true(q.now == e.at);
+		e.fire(e.arg);
+	}
+	assert_memory_equal(order, expected, sizeof order);
+	assert_true(q.now == 13);
+	simulate_queue_close(&q);
+}
+
+static void a_stream_of_random_numbers_is_named_by_its_seed(void **state)
+{
+	(void)state;
+	struct simulate_random a, b, other;
+	simulate_random_init(&a, 7, STREAM_FAULTS);
+	simulate_random_init(&b, 7, STREAM_FAULTS);
+	simulate_random_init(&other, 7, STREAM_DELAYS);
+	int equal = 0;
+	double sum = 0;
+	for (int i = 0; i < 1000; i++) {
+		double x = simulate_random_unit(&a);
+		assert_true(x == simulate_random_unit(&b) && x >= 0 && x < 1);
+		equal += x == simulate_random_unit(&other);
+		sum += x;
+	}
+	assert_true(equal < 3);
+	assert_true(sum > 450 && sum < 550);
+}
+
+/* --- Whole runs ------------------------------------------------------------------------------- */
+
+static void remove_faults(struct simulate_setup *s)
+{
+	s->most_faults = 0;
+}
+
+static void a_run_without_faults_is_done_in_one_generation(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		struct simulate_result r;
+		run_well(seed, remove_faults, &r);
+		assert_int_equal(r.generations, 1);
+		assert_int_equal(r.ends[END_DONE], 1);
+		assert_int_equal(r.repeated, 0);
+	}
+}
+
+static void a_seed_decides_everything(void **state)
+{
+	(void)state;
+	uint64_t last = 0;
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		struct simulate_result a, b;
+		run_well(seed, NULL, &a);
+		run_well(seed, NULL, &b);
+		assert_true(a.hash == b.hash && a.events == b.events);
+		assert_true(a.hash != last);
+		last = a.hash;
+	}
+}
+
+static void the_supervisor_survives_many_seeds(void **state)
+{
+	(void)state;
+	const char *first = getenv("MUSTER_SIMULATE_SEED");
+	uint64_t from = first ? strtoull(first, NULL, 10) : 1;
+	int faults = 0, done = 0;
+	for (uint64_t seed = from; seed < from + SEEDS; seed++) {
+		struct simulate_result r;
+		run_well(seed, NULL, &r);
+		faults += r.all_faults;
+		done += r.ends[END_DONE];
+	}
+	print_message("%d seeds from %llu on: %d faults, %d runs done\n", SEEDS,
+		      (unsigned long long)from, faults, done);
+	assert_true(faults > 10 * SEEDS);
+	assert_true(done > SEEDS / 8);
+}
+
+static enum simulate_fault alone;
+
+static void keep_one_fault(struct simulate_setup *s)
+{
+	for (int f = 0; f < SIMULATE_FAULT_COUNT; f++)
+		s->rates[f] = f == (int)alone;
+}
+
+static void each_fault_happens_and_is_survived_alone(void **state)
+{
+	(void)state;
+	for (int f = 0; f < SIMULATE_FAULT_COUNT; f++) {
+		int happened = 0;
+		alone = (enum simulate_fault)f;
+		for (uint64_t seed = 1; seed <= SEEDS_ALONE; seed++) {
+			struct simulate_result r;
+			run_well(seed, keep_one_fault, &r);
+			happened += r.faults[f];
+		}
+		if (!happened)
+			fail_msg("%s does not happen", simulate_fault_row(alone)->name);
+	}
+}
+
+static void be_hasty(struct simulate_setup *s)
+{
+	for (int f = 0; f < SIMULATE_FAULT_COUNT; f++)
+		s->rates[f] = f == SIMULATE_KILLED || f == SIMULATE_LINK_SLOW;
+	s->hasty = true;
+}
+
+static void a_bug_of_the_agents_is_found(void **state)
+{
+	(void)state;
+	struct simulate_result r = { 0 };
+	for (uint64_t seed = 1; seed <= 100 && !r.broken; seed++) {
+		buf_fini(&r.text);
+		run(seed, be_hasty, &r);
+	}
+	assert_true(r.broken);
+	assert_non_null(strstr(r.why, "metrics.jsonl lacks step"));
+	assert_non_null(strstr(buf_str(&r.text), "faults:\n   1 "));
+	assert_non_null(strstr(buf_str(&r.text), "BROKEN: "));
+	buf_fini(&r.text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(events_happen_by_time_and_then_by_order),
+		cmocka_unit_test(a_stream_of_random_numbers_is_named_by_its_seed),
+		cmocka_unit_test(a_run_without_faults_is_done_in_one_generation),
+		cmocka_unit_test(a_seed_decides_everything),
+		cmocka_unit_test(a_bug_of_the_agents_is_found),
+		cmocka_unit_test(each_fault_happens_and_is_survived_alone),
+		cmocka_unit_test(the_supervisor_survives_many_seeds),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
