@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static struct peer peers[4];
+	static unsigned char secret[SECRET_BYTES];
+	static struct peer peers[4] = { [2] = { .secret = secret } };
 	static struct world w = {
 		.rank = 2, .size = 4, .peers = peers, .sockets = 2, .listener = -1
 	};
@@ -23,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size > 4096 || send(fd[1], data, size, MSG_NOSIGNAL) != (ssize_t)size ||
 	    shutdown(fd[1], SHUT_WR) < 0)
 		size = 0;
-	randombytes_buf(peers[2].secret, sizeof peers[2].secret);
+	randombytes_buf(secret, sizeof secret);
 	if (comm_handshake_accept(&w, fd[0], &h, NULL) == 0) {
 		if (comm_handshake_step(h, NULL) == 1)
 			abort(); /* the stranger cannot know the secret */
