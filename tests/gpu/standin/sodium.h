@@ -11,8 +11,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define crypto_auth_BYTES    32U
-#define crypto_auth_KEYBYTES 32U
+#define crypto_auth_BYTES               32U
+#define crypto_auth_hmacsha512256_BYTES 32U
+#define crypto_auth_KEYBYTES            32U
 
 static inline int sodium_init(void)
 {
