@@ -457,6 +457,7 @@ help:
 	@echo 'make check-san        the unit tests under AddressSanitizer, UBSan and ThreadSanitizer'
 	@echo 'make check-comm       every cell of the collectives conformance test: hours; SWEEP=20 runs 20 times as many as make check'
 	@echo 'make check-faults     every fault test, the large ones too, then FAULT_RUNS=50 runs with random faults here and in Slurm'
+	@echo 'make simulate         SEEDS=10000 simulated runs of the supervisor with many faults, from FIRST_SEED=1 on'
 	@echo 'make check-proxy      runs behind a proxy that drops, repeats, delays and changes bytes: PROXY_RUNS=500 of each kind'
 	@echo 'make check-programs   install Open MPI, and PyTorch and JAX in build/programs-venv; run programs of theirs under muster'
 	@echo 'make spills           compile the kernels for five architectures and report their registers; fails if one spills'

@@ -115,7 +115,7 @@ struct stop_request {
 	int64_t at_step;    /* the step after which a program stops; 0: at once */
 	double reach_s;     /* seconds in which it should have finished that step */
 };
-/* Whether there is one; sets *request. */
+/* Whether the supervisor has sent it; sets *request. */
 bool agent_control_stop_asked(struct control *c, struct stop_request *request);
 /* How long the control thread waits, after it has called on_abort, for the main thread to end the
  * process: the time that it needs to end a task. */

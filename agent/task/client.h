@@ -50,8 +50,8 @@ short task_client_events(const struct task_client *c);
  * is a warning; it comes only for the first such packet, and the channel goes on. */
 int task_client_serve(struct task_client *c, struct err *e);
 
-/* The same for a program that has ended: all that is there, because the caller does not call again. A
- * process that outlives the program may go on sending, so it is at most TASK_CLIENT_LAST packets. */
+/* Reads all that is there, because the program has ended and the caller does not call again. It stops
+ * after TASK_CLIENT_LAST packets, because a process that outlives the program may go on sending. */
 int task_client_serve_all(struct task_client *c, struct err *e);
 
 /* Asks the program to stop after the step at_step, or at once if it is 0. The reason is for people. A

@@ -21,8 +21,8 @@ static const char *base_of(const char *path)
 /* A program whose first word that is no option is the script. */
 struct interpreter {
 	const char *name;
-	const char *
-		text; /* the last letter of options that the text of a script follows, as -c or -ec */
+	/* the last letter of options that the text of a script follows, as -c or -ec */
+	const char *text;
 	const char *valued; /* options that a value follows, each between blanks */
 };
 
@@ -65,7 +65,7 @@ static bool takes_value(const struct interpreter *of, const char *option)
 	return at;
 }
 
-/* Whether env or uv takes the word for itself: a variable, or run. */
+/* env sets a variable that it is given, and uv takes the word run; neither is the script. */
 static bool comes_before_script(const char *word)
 {
 	return strchr(word, '=') || !strcmp(word, "run");

@@ -33,7 +33,7 @@ void supervise_step_rate_note(struct step_rate *r, double now, int64_t step)
 double supervise_step_rate_within(const struct step_rate *r, double now, double seconds)
 {
 	double rate = r->most;
-	if (r->n) { /* a history that is shorter than the window tells most of the last moments */
+	if (r->n) { /* this may be faster than the fastest 2 seconds so far, above all in the first ones */
 		int oldest = find_oldest(r, now);
 		double known = fmax(now - r->seen[oldest].at, spacing_s);
 		rate = fmax(rate, (double)(r->seen[r->last].step - r->seen[oldest].step) / known);

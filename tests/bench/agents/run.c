@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "launcher/status.h"
 #include "tests/bench/agents/watch.h"
+#include "tests/unit/tmpdir.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -45,8 +46,7 @@ static double read_number(const struct run *r, const char *name)
 static bool start_process(struct run *r)
 {
 	char commands[AGENTS_PATH], out[AGENTS_PATH], number[16];
-	snprintf(r->dir, sizeof r->dir, "/tmp/muster-agents.XXXXXX");
-	if (!mkdtemp(r->dir)) {
+	if (!tmpdir_make(r->dir, sizeof r->dir)) {
 		perror("agents: mkdtemp");
 		return false;
 	}

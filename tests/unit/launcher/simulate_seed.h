@@ -6,6 +6,7 @@
 #define MUSTER_TESTS_UNIT_LAUNCHER_SIMULATE_SEED_H
 
 #include "launcher/simulate/simulate.h"
+#include "tests/unit/tmpdir.h"
 
 #include <ftw.h>
 #include <stdint.h>
@@ -23,24 +24,27 @@ static inline int simulate_seed_remove(const char *path, const struct stat *st, 
 	return remove(path);
 }
 
+/* The folder of a run: in memory if it can be, because a run writes much. Its name is not one of muster's
+ * shared memory, which other tests look for. */
+static inline char *make_simulate_folder(char *folder, size_t size)
+{
+	snprintf(folder, size, "/dev/shm/simulated-run-XXXXXX");
+	return mkdtemp(folder) ? folder : tmpdir_make(folder, size);
+}
+
 /* change: alters the setup of the seed; NULL: nothing. The caller frees result->text. */
 static inline int simulate_seed(uint64_t seed, void (*change)(struct simulate_setup *s),
 				struct simulate_result *result, struct err *e)
 {
-	static const char memory[] = "/dev/shm";
 	struct simulate_setup setup;
-	const char *top = getenv("TMPDIR");
 	char folder[256];
-	snprintf(folder, sizeof folder, "%s/simulated-run-XXXXXX",
-		 !access(memory, W_OK) ? memory
-		 : top && *top         ? top
-				       : "/tmp");
 	if (simulate_chaos(seed, &setup, e))
 		return -1;
 	if (change)
 		change(&setup);
-	int rc = mkdtemp(folder) ? simulate_run(&setup, folder, result, e)
-				 : err_errno(e, ERR_IO, "%s", folder);
+	int rc = make_simulate_folder(folder, sizeof folder)
+			 ? simulate_run(&setup, folder, result, e)
+			 : err_errno(e, ERR_IO, "%s", folder);
 	nftw(folder, simulate_seed_remove, 8, FTW_DEPTH | FTW_PHYS);
 	simulate_setup_free(&setup);
 	return rc;
