@@ -25,6 +25,11 @@ enum {
 struct connection {
 	int fd;
 	char address[NET_ADDR_MAX], local[NET_ADDR_MAX];
+	uint64_t sent; /* bytes */
+	/* The first `mark` of them were sent at mark_at, or after it; 0: no mark. heard: mark_at of the last
+	 * mark that was acknowledged. */
+	uint64_t mark;
+	double mark_at, heard;
 	struct channel *channel;
 	const struct voucher *voucher;
 };
@@ -80,6 +85,38 @@ static int feed_channel(struct connection *c, const void *data, size_t len, stru
 	return rc;
 }
 
+/* Notes what the supervisor's host has acknowledged. */
+static void note_acknowledged(struct connection *c)
+{
+	uint64_t waiting;
+	if (!c->mark || !net_unacknowledged(c->fd, &waiting) || c->sent - waiting < c->mark)
+		return;
+	c->heard = c->mark_at;
+	c->mark = 0;
+}
+
+static int send_queued(struct connection *c, struct err *e)
+{
+	struct buf *out = channel_out(c->channel);
+	double since = clock_s();
+	uint64_t before = c->sent;
+	while (out->len) {
+		ssize_t n = send(c->fd, out->data, out->len, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			break;
+		if (n < 0)
+			return err_errno(e, ERR_NET, "the connection to the supervisor at %s",
+					 c->address);
+		c->sent += (uint64_t)n;
+		buf_drop(out, (size_t)n);
+	}
+	if (!c->mark && c->sent > before) {
+		c->mark = c->sent;
+		c->mark_at = since;
+	}
+	return 0;
+}
+
 /* Receives and sends what the socket gives and takes without waiting. */
 static int exchange_bytes(struct connection *c, struct err *e)
 {
@@ -100,16 +137,9 @@ static int exchange_bytes(struct connection *c, struct err *e)
 			       c->address);
 	if (errno != EAGAIN && errno != EINTR)
 		return err_errno(e, ERR_NET, "the connection to the supervisor at %s", c->address);
-	struct buf *out = channel_out(c->channel);
-	while (out->len) {
-		n = send(c->fd, out->data, out->len, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			break;
-		if (n < 0)
-			return err_errno(e, ERR_NET, "the connection to the supervisor at %s",
-					 c->address);
-		buf_drop(out, (size_t)n);
-	}
+	note_acknowledged(c);
+	if (send_queued(c, e))
+		return -1;
 	return net_check_peer(c->fd, SILENCE_S, e)
 		       ? err_prefix(e, "the supervisor at %s", c->address)
 		       : 0;
@@ -238,6 +268,11 @@ void agent_connection_close(struct connection *c)
 int agent_connection_send(struct connection *c, enum msg_type type, json_t *body, struct err *e)
 {
 	return channel_send(c->channel, type, body, e);
+}
+
+double agent_connection_heard(const struct connection *c)
+{
+	return c->heard;
 }
 
 void agent_connection_renew(struct connection *c, uint32_t generation)

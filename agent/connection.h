@@ -32,6 +32,9 @@ int agent_connection_receive(struct connection *c, struct msg *m, struct err *e)
 int agent_connection_send(struct connection *c, enum msg_type type, json_t *body, struct err *e);
 /* From now on messages are of this generation. */
 void agent_connection_renew(struct connection *c, uint32_t generation);
+/* When the newest of the bytes that the supervisor's host has acknowledged were sent, at the latest
+ * (base/clock.h). It is renewed by agent_connection_receive() while the connection is whole. */
+double agent_connection_heard(const struct connection *c);
 /* Bytes that are queued. */
 size_t agent_connection_backlog(struct connection *c);
 /* Ends the sending direction. */

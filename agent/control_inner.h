@@ -1,6 +1,6 @@
 /*
  * control_inner — the state of the control channel, for control.c (the thread, and what the trainer
- * calls) and control_messages.c (what the supervisor sends) only.
+ * calls), control_await.c (what it waits for) and control_messages.c (what the supervisor sends) only.
  */
 #ifndef MUSTER_AGENT_CONTROL_INNER_H
 #define MUSTER_AGENT_CONTROL_INNER_H
@@ -35,6 +35,7 @@ struct control {
 	json_t *next;      /* body of the next generation's welcome; NULL: it has not come */
 	json_t *endpoints; /* of the ranks from 0 on that have come */
 	int64_t recorded;  /* the run folder holds the metrics up to this step */
+	double contact;    /* when the supervisor's host was last reached: connection.h */
 	int awaited;       /* ranks whose endpoints the trainer waits for */
 	char reason[sizeof(((struct err *)0)->text)];
 	void (*on_abort)(const char *reason, void *arg);

@@ -185,11 +185,22 @@ static int (*const handlers[MSG_COUNT])(struct control *c, const struct msg *m, 
 	[MSG_SAVE] = handle_save,       [MSG_TRACE] = handle_trace,
 };
 
+/* The lock is held. */
+static void note_contact(struct control *c)
+{
+	double contact = agent_connection_heard(c->connection);
+	if (contact > c->contact) {
+		c->contact = contact;
+		pthread_cond_broadcast(&c->news);
+	}
+}
+
 int agent_control_exchange_messages(struct control *c, struct err *e)
 {
 	for (struct msg m;;) {
 		pthread_mutex_lock(&c->lock);
 		int rc = agent_connection_receive(c->connection, &m, e);
+		note_contact(c);
 		pthread_mutex_unlock(&c->lock);
 		if (rc <= 0)
 			return rc;

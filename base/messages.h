@@ -22,7 +22,7 @@
 #include "base/time_parts.h"
 
 enum {
-	MSG_VERSION = 11,
+	MSG_VERSION = 12,
 	CONSOLE_VERSION =
 		1, /* of the messages console_*, for consoles of another version of muster */
 	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
@@ -194,6 +194,7 @@ enum {
 	F(leaf,         INT,    REQUIRED, "the number of the switch that the node is attached to; -1: unknown") \
 	F(copies,       FLAG,   REQUIRED, "whether copies of the state in the agents' memory may be used") \
 	F(heartbeat_s,  NUMBER, REQUIRED, "seconds between two messages progress") \
+	F(silent_s,     NUMBER, REQUIRED, "seconds without a message after which the supervisor counts the agent as dead") \
 	F(group_secret, TEXT,   REQUIRED, "64 hex digits: the key of what the ranks of this generation publish through PMIx") \
 	F(device,       INT,    REQUIRED, "the rank's device, by its number on the node") \
 	F(bus,          TEXT,   REQUIRED, "the device's PCI address; \"\": none") \

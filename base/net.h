@@ -65,6 +65,10 @@ int net_guard(int fd, double silence_s, struct err *e);
 int net_probe_idle(int fd, double silence_s, struct err *e);
 int net_check_peer(int fd, double silence_s, struct err *e);
 
+/* *bytes: how many that were sent the peer's host has not acknowledged. False: the peer has closed the
+ * connection, or it is lost, so that this is not known. */
+bool net_unacknowledged(int fd, uint64_t *bytes);
+
 /* Accepts one waiting connection; the descriptor is blocking. Returns 0 with *fd = -1 when none
  * waits. */
 int net_accept(int listener, int *fd, struct err *e);

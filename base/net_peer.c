@@ -1,14 +1,17 @@
 /* In a file of its own: <linux/tcp.h> and <netinet/tcp.h> define the same names. */
 #include "base/net.h"
 
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 enum {
 	PROBES_MAX = 3,        /* unanswered, into a closed window */
+	STATE_ESTABLISHED = 1, /* TCP_ESTABLISHED of <netinet/tcp.h>, and of the kernel */
 	CLOSED_SILENCE_S = 300 /* the kernel waits up to 120 s between two of these probes */
 };
 
@@ -32,6 +35,20 @@ int net_check_peer(int fd, double silence_s, struct err *e)
 		return err_set(e, ERR_NET, "the peer's host has not answered for %.3g s",
 			       info.tcpi_last_ack_recv * 1e-3);
 	return 0;
+}
+
+bool net_unacknowledged(int fd, uint64_t *bytes)
+{
+	struct tcp_info info = { 0 };
+	socklen_t size = sizeof info;
+	int waiting;
+	/* The kernel drops its queue when the peer resets the connection, so its state is read later. */
+	if (ioctl(fd, SIOCOUTQ, &waiting) || waiting < 0 ||
+	    getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) ||
+	    info.tcpi_state != STATE_ESTABLISHED)
+		return false;
+	*bytes = (uint64_t)waiting;
+	return true;
 }
 
 int net_probe_idle(int fd, double silence_s, struct err *e)

@@ -79,6 +79,11 @@ static int await_recorded(void *arg, int64_t step, double seconds, struct err *e
 	return agent_control_await_recorded(arg, step, seconds, e);
 }
 
+static int await_contact(void *arg, struct err *e)
+{
+	return agent_control_await_contact(arg, e);
+}
+
 static void give_up(void *arg)
 {
 	agent_control_give_up(arg);
@@ -171,6 +176,7 @@ struct train_hooks agent_report_hooks(struct control *control)
 		.save_asked = save_asked,
 		.trace_asked = trace_asked,
 		.await_recorded = await_recorded,
+		.await_contact = await_contact,
 		.give_up = give_up,
 		.ready = send_ready,
 		.step = send_step,

@@ -103,6 +103,7 @@ static void on_welcome(struct process *p, json_t *body)
 	p->generation = (uint32_t)w.generation;
 	p->rank = w.rank;
 	p->world = w.world;
+	p->silent_s = w.silent_s;
 	p->warm = w.warm;
 	p->by_pmix = w.pmix;
 	p->copies = w.copies;
@@ -218,7 +219,7 @@ static void on_recorded(struct process *p, json_t *body)
 {
 	struct msg_recorded m;
 	if (!msg_recorded_read(body, &m, NULL))
-		simulate_crew_recorded(p, m.step);
+		simulate_save_recorded(p, m.step);
 }
 
 void simulate_process_receive(struct process *p, const struct parcel *m)

@@ -109,8 +109,8 @@ void simulate_check_start(struct simulation *sim, const struct crew *c)
 }
 
 /* An agent that is cut off leaves after SIMULATE_KEEPALIVE seconds, and the supervisor counts it as dead a few
- * seconds earlier. What it does meanwhile, or until the signal that waits for it arrives, cannot be
- * prevented. */
+ * seconds earlier. The steps that it finishes meanwhile, or until the signal that waits for it arrives, do no
+ * harm: nobody gets them. */
 static bool is_cut_off(const struct simulation *sim, const struct crew *c)
 {
 	for (int r = 0; r < c->world; r++)
@@ -120,21 +120,13 @@ static bool is_cut_off(const struct simulation *sim, const struct crew *c)
 	return false;
 }
 
-/* An earlier generation does something while a later one trains. */
-static void check_late(struct simulation *sim, const struct crew *c, const char *what)
-{
-	if (c->generation >= sim->check.trained)
-		return;
-	if (is_cut_off(sim, c))
-		sim->result->late++;
-	else
-		simulate_break(sim, "generation %u %s while generation %u trains", c->generation,
-			       what, sim->check.trained);
-}
-
 void simulate_check_step(struct simulation *sim, const struct crew *c)
 {
-	check_late(sim, c, "finishes a step");
+	bool late = c->generation < sim->check.trained;
+	sim->result->late += late;
+	if (late && !is_cut_off(sim, c))
+		simulate_break(sim, "generation %u finishes a step while generation %u trains",
+			       c->generation, sim->check.trained);
 	sim->result->steps++;
 	if (c->step < CHECK_STEPS && sim->check.seen[c->step])
 		sim->result->repeated++;
@@ -142,7 +134,9 @@ void simulate_check_step(struct simulation *sim, const struct crew *c)
 
 void simulate_check_commit(struct simulation *sim, const struct crew *c)
 {
-	check_late(sim, c, "commits a checkpoint");
+	if (c->generation < sim->check.trained)
+		simulate_break(sim, "generation %u commits a checkpoint while generation %u trains",
+			       c->generation, sim->check.trained);
 }
 
 void simulate_check_unsent(struct simulation *sim, int64_t step)

@@ -13,15 +13,9 @@ static double draw(struct crew *c, double a, double b)
 	return simulate_random_between(&c->sim->delays, a, b);
 }
 
-/* Of the rank that sends metrics. NULL: it has left. */
-static struct process *speaker(const struct crew *c)
+struct process *simulate_crew_speaker(const struct crew *c)
 {
 	return c->members[c->world - 1];
-}
-
-int64_t simulate_last_committed(const struct simulation *sim)
-{
-	return sim->n_committed ? sim->committed[sim->n_committed - 1] : 0;
 }
 
 /* --- The ranks meet ------------------------------------------------------------------------- */
@@ -133,111 +127,11 @@ static void choose_resume(struct crew *c)
 		      (long long)c->resume, c->from_memory ? " in memory" : "");
 }
 
-/* --- Checkpoints ---------------------------------------------------------------------------- */
-
-static void end_all(struct crew *c)
+void simulate_crew_finish(struct crew *c)
 {
 	for (int r = 0; r < c->world; r++)
 		if (c->members[r])
 			simulate_process_finish(c->members[r]);
-}
-
-static void begin_save(struct crew *c);
-
-static void report_commit(struct process *p, int64_t step, double seconds)
-{
-	char path[64];
-	snprintf(path, sizeof path, "ckpt/step-%lld", (long long)step);
-	simulate_link_send(p, MSG_CKPT,
-			   msg_ckpt_json(&(struct msg_ckpt){ .step = step,
-							     .path = path,
-							     .bytes = 1 << 20,
-							     .seconds = seconds,
-							     .stall_s = 0.01 }));
-}
-
-static void add_committed(struct simulation *sim, int64_t step)
-{
-	int n = sim->n_committed;
-	while (n > 0 && sim->committed[n - 1] >= step)
-		n--;
-	if (n < SIMULATE_COMMITTED)
-		sim->committed[n++] = step;
-	sim->n_committed = n;
-}
-
-static void commit(struct process *p)
-{
-	struct crew *c = p->crew;
-	struct simulation *sim = p->sim;
-	int64_t step = c->save.step;
-	if (step < 0)
-		return;
-	simulate_check_commit(sim, c);
-	simulate_note(sim, "generation %u commits step %lld", c->generation, (long long)step);
-	add_committed(sim, step);
-	c->save.step = -1;
-	if (sim->traps.ckpt_unseen) {
-		sim->traps.ckpt_unseen = false;
-		simulate_process_end(p, SIGKILL);
-		return;
-	}
-	report_commit(p, step, sim->queue.now - c->save.since);
-	if (c->ending && c->step > step)
-		begin_save(c);
-	else if (c->ending && !c->broken)
-		end_all(c);
-}
-
-/* World rank 0 commits once all have written, and the run folder has the series. */
-static void try_commit(struct crew *c)
-{
-	bool recorded = c->save.recorded >= c->save.step || c->sim->setup->hasty;
-	if (c->save.step >= 0 && c->save.written && recorded && c->members[0])
-		simulate_process_later(c->members[0], draw(c, 0.002, 0.05), commit);
-}
-
-static void end_write(void *arg)
-{
-	struct crew *c = arg;
-	struct simulation *sim = c->sim;
-	if (c->broken || c->save.step < 0)
-		return;
-	if (sim->traps.ckpt_fails && c->members[0]) {
-		sim->traps.ckpt_fails = false;
-		c->save.step = -1;
-		simulate_process_fail(c->members[0], ERR_FULL, "the disk is full");
-		return;
-	}
-	c->save.written = true;
-	try_commit(c);
-}
-
-static void begin_save(struct crew *c)
-{
-	struct simulation *sim = c->sim;
-	double seconds = sim->traps.ckpt_slow ? draw(c, 15, 40) : draw(c, 0.1, 2);
-	sim->traps.ckpt_slow = false;
-	c->save.step = c->step;
-	c->save.recorded = -1;
-	c->save.written = false;
-	c->save.since = sim->queue.now;
-	for (int r = 0; r < c->world; r++)
-		if (c->members[r])
-			simulate_process_send_times(c->members[r]);
-	if (speaker(c))
-		simulate_link_send(speaker(c), MSG_SERIES,
-				   msg_series_json(&(struct msg_series){ .step = c->step }));
-	simulate_later(sim, seconds, end_write, c);
-}
-
-void simulate_crew_recorded(struct process *p, int64_t step)
-{
-	struct crew *c = p->crew;
-	if (!c || p->rank)
-		return;
-	c->save.recorded = step > c->save.recorded ? step : c->save.recorded;
-	try_commit(c);
 }
 
 /* --- Steps ---------------------------------------------------------------------------------- */
@@ -272,7 +166,7 @@ static void send_metrics(struct crew *c)
 {
 	double s = step_seconds(c);
 	simulate_link_send(
-		speaker(c), MSG_METRICS,
+		simulate_crew_speaker(c), MSG_METRICS,
 		msg_metrics_json(&(struct msg_metrics){ .step = c->step,
 							.samples = c->step * 32,
 							.tokens = 1024,
@@ -340,9 +234,9 @@ static void go_on(struct crew *c)
 	bool saved = c->step == simulate_last_committed(c->sim);
 	c->ending = last;
 	if (last && saved && c->save.step < 0)
-		end_all(c);
+		simulate_crew_finish(c);
 	else if ((last || due) && !saved && c->save.step < 0)
-		begin_save(c);
+		simulate_save_begin(c);
 	if (!last)
 		simulate_later(c->sim, step_seconds(c) * draw(c, 0.95, 1.05), take_step, c);
 }

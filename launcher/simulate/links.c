@@ -170,6 +170,9 @@ static void on_sent(void *arg, uint32_t generation, enum msg_type type, json_t *
 void simulate_link_send(struct process *p, enum msg_type type, json_t *body)
 {
 	const struct parcel as = { .type = type, .body = body };
+	bool listens = p->link.connection || !p->link.attached;
+	if (p->link.open && listens && !is_cut(p))
+		p->heard = p->sim->queue.now;
 	if (p->link.attached && !p->link.connection)
 		note_lost(p, &as);
 	if (p->link.open)

@@ -34,6 +34,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Planted on purpose, to see that it is found. */
+enum simulate_bug {
+	BUG_NONE,
+	BUG_COMMITS_UNRECORDED, /* a checkpoint, although the run folder may lack metrics up to there */
+	BUG_COMMITS_UNHEARD     /* a checkpoint, although the supervisor may have given the agent up */
+};
+
 struct simulate_setup {
 	uint64_t seed;
 	struct job job;          /* as it was asked for */
@@ -49,9 +56,7 @@ struct simulate_setup {
 	double seconds;
 	int most_faults;
 	double rates[SIMULATE_FAULT_COUNT]; /* relative */
-	/* The agents commit a checkpoint although the run folder may lack metrics up to there: a bug, to see
-	 * that it is found. */
-	bool hasty;
+	enum simulate_bug bug; /* of the agents */
 };
 
 /* How the ends are counted. */
@@ -78,7 +83,7 @@ struct simulate_result {
 	int ends[SIMULATE_ENDS];
 	int64_t steps,
 		repeated; /* that were finished; of these, those that had been finished before */
-	int late; /* steps and commits of agents that were cut off, while the next generation trained */
+	int late; /* steps of agents that were cut off, while the next generation trained */
 	int64_t holes; /* steps whose metrics the run folder lacks for good */
 	uint64_t events;
 	double seconds; /* of virtual time */

@@ -107,6 +107,8 @@ struct process {
 	uint32_t generation;
 	int rank, world;
 	bool warm, by_pmix, copies, resumes;
+	double silent_s;
+	double heard; /* when it last sent something that arrives */
 	json_t *wants;    /* the ranks whose endpoints it needs */
 	size_t endpoints; /* of these that have come */
 	struct crew *crew;
@@ -255,11 +257,19 @@ void simulate_crew_join(struct process *p);
 void simulate_crew_wired(struct process *p);
 void simulate_crew_loaded(struct process *p);
 void simulate_crew_leave(struct process *p, bool silently);
-void simulate_crew_recorded(struct process *p, int64_t step);
+/* All ranks have done their work. */
+void simulate_crew_finish(struct crew *c);
+/* The rank that sends metrics. NULL: it has left. */
+struct process *simulate_crew_speaker(const struct crew *c);
 /* Something that held up steps is over. */
 void simulate_crews_go_on(struct simulation *sim);
 void simulate_crews_free(struct simulation *sim);
-/* Its step; 0: none. */
+
+/* saves.c */
+void simulate_save_begin(struct crew *c);
+/* The run folder has the metrics up to this step. */
+void simulate_save_recorded(struct process *p, int64_t step);
+/* The step of the last checkpoint; 0: none. */
 int64_t simulate_last_committed(const struct simulation *sim);
 
 /* backend.c */

@@ -138,7 +138,7 @@ static void print_sums(const struct sums *s, double took)
 	       "%llu events\n",
 	       (long long)s->steps, (long long)s->repeated, (long long)s->holes, s->seconds / 86400,
 	       (unsigned long long)s->events);
-	printf("%lld steps and commits of agents that were cut off\n", (long long)s->late);
+	printf("%lld steps of agents that were cut off, too late\n", (long long)s->late);
 	printf("%.1f s: %.0f faults/s; %llu seeds broken, %llu do not replay, %llu failed\n", took,
 	       (double)s->all_faults / took, (unsigned long long)s->broken,
 	       (unsigned long long)s->unequal, (unsigned long long)s->failed);

@@ -3,7 +3,7 @@
  *
  * The engine has no control channel of its own: the caller of train_run fills this table
  * (agent/metrics/report.c does it over the control channel). Every entry except those for drills is
- * set. All entries except `moved`, `await_recorded` and `traced` are called on the training
+ * set. All entries except `moved`, `await_recorded`, `await_contact` and `traced` are called on the training
  * thread.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_HOOKS_H
@@ -67,7 +67,10 @@ struct train_hooks {
 	/* Waits at most `seconds` until all metrics up to this step are in the run folder. Called
 	 * on any thread. */
 	int (*await_recorded)(void *arg, int64_t step, double seconds, struct err *e);
-	/* This rank has failed: await_recorded returns at once from now on. */
+	/* Waits until the supervisor has heard of this rank lately, so that no other generation can have
+	 * begun. Called on any thread, right before a checkpoint is committed. */
+	int (*await_contact)(void *arg, struct err *e);
+	/* This rank has failed: the last two return at once from now on. */
 	void (*give_up)(void *arg);
 
 	/* The rank is ready to train after this step; from: where the state was loaded from, "memory" or

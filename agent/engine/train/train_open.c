@@ -274,6 +274,14 @@ static int await_series(void *arg, int64_t step, struct err *e)
 					fmin(t->job->network.timeout / 2, GATE_MOST_S), e);
 }
 
+/* Neither is it committed by a rank that the supervisor may have given up: the generation that follows may
+ * train by then. */
+static int may_commit(void *arg, int64_t step, struct err *e)
+{
+	const struct trainer *t = arg;
+	return await_series(arg, step, e) || t->hooks->await_contact(t->hooks->arg, e) ? -1 : 0;
+}
+
 int trainer_open(struct trainer *t, struct err *e)
 {
 	const struct train_env *env = t->env;
@@ -281,7 +289,7 @@ int trainer_open(struct trainer *t, struct err *e)
 	double since = clock_s();
 	train_stepper_init(&t->stepper, t->job);
 	t->watch = (struct ckpt_watch){ on_piece, t };
-	t->gate = (struct ckpt_gate){ await_series, t };
+	t->gate = (struct ckpt_gate){ may_commit, t };
 	t->reports = at->pp == env->view->layout.pp - 1 && at->tp == 0 && at->cp == 0 &&
 		     at->dp == 0;
 	if (t->job->job.device == DEVICE_CUDA &&

@@ -152,6 +152,7 @@ static inline json_t *welcome_json(uint32_t generation, int rank, int world, dou
 				 .coords = json_object(),
 				 .node = "n1",
 				 .heartbeat_s = heartbeat_s,
+				 .silent_s = 15,
 				 .group_secret = "",
 				 .bus = "",
 				 .cpus = "" };

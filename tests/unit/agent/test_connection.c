@@ -1,11 +1,13 @@
 /* Tests an agent that must verify the supervisor's credential, with its own munged. */
 #include "agent/connection.h"
 #include "base/auth.h"
+#include "base/clock.h"
 
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -133,6 +135,76 @@ static void without_munged_the_agent_says_so(void **state)
 			    "control channel: munged does not answer on this node; start it");
 }
 
+/* More than the kernel holds of one connection. */
+static void send_much(void)
+{
+	enum { ONE = 512 << 10, ALL = 64 };
+	char *text = malloc(ONE + 1);
+	memset(text, 'x', ONE);
+	text[ONE] = '\0';
+	json_t *body = msg_log_json(&(struct msg_log){ .level = "warn", .text = text });
+	assert_non_null(body);
+	for (int i = 0; i < ALL; i++)
+		assert_int_equal(agent_connection_send(t.connection, MSG_LOG, body, NULL), 0);
+	json_decref(body);
+	free(text);
+}
+
+static void exchange(void)
+{
+	struct msg m;
+	assert_int_equal(agent_connection_receive(t.connection, &m, NULL), 0);
+}
+
+/* The supervisor's host takes what has been sent. */
+static void take_all(void)
+{
+	char chunk[1 << 16];
+	while (agent_connection_backlog(t.connection)) {
+		exchange();
+		while (recv(t.fd, chunk, sizeof chunk, MSG_DONTWAIT) > 0)
+			continue;
+	}
+}
+
+static void only_what_is_acknowledged_was_heard(void **state)
+{
+	(void)state;
+	channel_require_vouch(t.channel);
+	assert_int_equal(meet("supervisor", NULL), 0);
+	double before = clock_s();
+	send_much();
+	for (int i = 0; i < 5; i++)
+		exchange();
+	assert_true(agent_connection_backlog(t.connection) > 0);
+	double heard = agent_connection_heard(t.connection);
+	assert_true(heard > 0 && heard < before);
+	take_all();
+	while (agent_connection_heard(t.connection) < before)
+		exchange();
+	assert_true(agent_connection_heard(t.connection) <= clock_s());
+}
+
+/* Its kernel may still acknowledge what is sent, but nobody reads it. */
+static void a_supervisor_that_has_closed_hears_nothing(void **state)
+{
+	(void)state;
+	struct msg m;
+	channel_require_vouch(t.channel);
+	assert_int_equal(meet("supervisor", NULL), 0);
+	double before = clock_s();
+	send_much();
+	exchange();
+	shutdown(t.fd, SHUT_WR);
+	while (agent_connection_receive(t.connection, &m, NULL) == 0)
+		continue;
+	char chunk[1 << 16];
+	while (recv(t.fd, chunk, sizeof chunk, MSG_DONTWAIT) > 0)
+		continue;
+	assert_int_equal(agent_connection_receive(t.connection, &m, NULL), -1);
+	assert_true(agent_connection_heard(t.connection) < before);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -141,6 +213,8 @@ int main(void)
 		T(the_supervisors_user_is_proven),
 		T(another_users_supervisor_hears_nothing),
 		T(without_munged_the_agent_says_so),
+		T(only_what_is_acknowledged_was_heard),
+		T(a_supervisor_that_has_closed_hears_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

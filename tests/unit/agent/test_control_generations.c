@@ -1,6 +1,8 @@
 /* Tests how an agent goes from a generation to the next one over the control channel. */
 #include "tests/unit/agent/control_play.h"
 
+#include "base/clock.h"
+
 #include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -69,6 +71,29 @@ static int train_in_two_generations(struct stage *s, struct control *c,
 	agent_control_send(c, MSG_READY, json_pack("{s:i}", "step", 2));
 	note_step(c, 3);
 	agent_control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 3));
+	return AS_IT_MUST;
+}
+
+/* For ten heartbeats; most of that time, the last one was sent too long ago. */
+static int stay_in_contact(struct stage *s, struct control *c, const struct msg_welcome *welcome)
+{
+	(void)s;
+	double end = clock_s() + 10 * welcome->heartbeat_s;
+	while (clock_s() < end)
+		if (agent_control_await_contact(c, NULL))
+			return 1;
+	agent_control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 1));
+	return AS_IT_MUST;
+}
+
+static int lose_contact(struct stage *s, struct control *c, const struct msg_welcome *welcome)
+{
+	struct err e = ERR_INIT;
+	(void)s;
+	(void)welcome;
+	if (!agent_control_await_contact(c, &e) || e.code != ERR_ABORTED)
+		return 1;
+	agent_control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 1));
 	return AS_IT_MUST;
 }
 
@@ -216,12 +241,52 @@ static void the_loss_of_a_generation_that_has_just_begun_is_not_missed(void **st
 	end_agent(&v);
 }
 
+/* It counts as dead after so many seconds of silence. */
+static void let_in_for(struct supervisor *v, double silent_s)
+{
+	struct msg hello = expect(v, MSG_HELLO);
+	json_t *welcome = welcome_json(GENERATION, 5, 8, 0.05);
+	json_object_set_new(welcome, "silent_s", json_real(silent_s));
+	msg_fini(&hello);
+	send_message(v, MSG_WELCOME, welcome);
+}
+
+static void contact_is_renewed_by_each_heartbeat(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	start_agent(&v, agent_main, stay_in_contact);
+	let_in_for(&v, 0.03);
+	struct msg m = expect(&v, MSG_FINISHED);
+	msg_fini(&m);
+	hang_up(&v);
+	assert_int_equal(status_of(&v), AS_IT_MUST);
+	end_agent(&v);
+}
+
+/* No answer could ever be so fresh. */
+static void a_rank_without_contact_waits_until_its_generation_is_over(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	start_agent(&v, agent_main, lose_contact);
+	let_in_for(&v, 1e-9);
+	send_message(&v, MSG_REGROUP, regroup_json());
+	struct msg m = expect(&v, MSG_FINISHED);
+	msg_fini(&m);
+	hang_up(&v);
+	assert_int_equal(status_of(&v), AS_IT_MUST);
+	end_agent(&v);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_times_are_reported_before_a_rank_fails_is_idle_or_finishes),
 		cmocka_unit_test(the_next_welcome_sets_the_heartbeat),
 		cmocka_unit_test(an_agent_meets_the_ranks_of_its_next_generation),
+		cmocka_unit_test(contact_is_renewed_by_each_heartbeat),
+		cmocka_unit_test(a_rank_without_contact_waits_until_its_generation_is_over),
 		cmocka_unit_test(the_loss_of_a_generation_that_has_just_begun_is_not_missed),
 	};
 	/* Without an alarm, the test would wait for a broken agent without end. */

@@ -144,6 +144,13 @@ static int records(void *arg, int64_t step, double seconds, struct err *e)
 	return 0;
 }
 
+static int reached(void *arg, struct err *e)
+{
+	(void)arg;
+	(void)e;
+	return 0;
+}
+
 static void note_ready(void *arg, int64_t step, int64_t samples, const char *from,
 		       const struct phases *start)
 {
@@ -252,6 +259,7 @@ static int train(struct comm *world, void *arg, struct err *e)
 		.save_asked = asked,
 		.trace_asked = trace_asked,
 		.await_recorded = records,
+		.await_contact = reached,
 		.give_up = nothing,
 		.ready = note_ready,
 		.step = note_step,

@@ -154,22 +154,49 @@ static void be_hasty(struct simulate_setup *s)
 {
 	for (int f = 0; f < SIMULATE_FAULT_COUNT; f++)
 		s->rates[f] = f == SIMULATE_KILLED || f == SIMULATE_LINK_SLOW;
-	s->hasty = true;
+	s->bug = BUG_COMMITS_UNRECORDED;
 }
 
-static void a_bug_of_the_agents_is_found(void **state)
+static void be_cut_off(struct simulate_setup *s)
 {
-	(void)state;
+	for (int f = 0; f < SIMULATE_FAULT_COUNT; f++)
+		s->rates[f] = f == SIMULATE_NODE_CUT || f == SIMULATE_CKPT_SLOW;
+}
+
+static void commit_unheard(struct simulate_setup *s)
+{
+	be_cut_off(s);
+	s->bug = BUG_COMMITS_UNHEARD;
+}
+
+static void is_found(void (*plant)(struct simulate_setup *), const char *as)
+{
 	struct simulate_result r = { 0 };
-	for (uint64_t seed = 1; seed <= 100 && !r.broken; seed++) {
+	for (uint64_t seed = 1; seed <= 200 && !r.broken; seed++) {
 		buf_fini(&r.text);
-		run(seed, be_hasty, &r);
+		run(seed, plant, &r);
 	}
 	assert_true(r.broken);
-	assert_non_null(strstr(r.why, "metrics.jsonl lacks step"));
+	if (!strstr(r.why, as))
+		fail_msg("found: %s", r.why);
 	assert_non_null(strstr(buf_str(&r.text), "faults:\n   1 "));
 	assert_non_null(strstr(buf_str(&r.text), "BROKEN: "));
 	buf_fini(&r.text);
+}
+
+static void bugs_of_the_agents_are_found(void **state)
+{
+	(void)state;
+	is_found(be_hasty, "metrics.jsonl lacks step");
+	is_found(commit_unheard, "commits a checkpoint while generation");
+}
+
+static void agents_that_are_cut_off_commit_nothing_late(void **state)
+{
+	(void)state;
+	struct simulate_result r;
+	for (uint64_t seed = 1; seed <= SEEDS; seed++)
+		run_well(seed, be_cut_off, &r);
 }
 
 int main(void)
@@ -179,7 +206,8 @@ int main(void)
 		cmocka_unit_test(a_stream_of_random_numbers_is_named_by_its_seed),
 		cmocka_unit_test(a_run_without_faults_is_done_in_one_generation),
 		cmocka_unit_test(a_seed_decides_everything),
-		cmocka_unit_test(a_bug_of_the_agents_is_found),
+		cmocka_unit_test(bugs_of_the_agents_are_found),
+		cmocka_unit_test(agents_that_are_cut_off_commit_nothing_late),
 		cmocka_unit_test(each_fault_happens_and_is_survived_alone),
 		cmocka_unit_test(the_supervisor_survives_many_seeds),
 	};
