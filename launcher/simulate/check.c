@@ -94,18 +94,12 @@ void simulate_check_start(struct simulation *sim, const struct crew *c)
 	k->trained = c->generation;
 	k->distrust = false;
 	check_hosts(sim, c);
-	for (int64_t i = 1; i <= c->resume && i < CHECK_STEPS; i++) {
-		if (k->seen[i])
-			continue;
-		if (c->from_memory && k->unsent[i])
-			sim->result->holes += !k->holes[i];
-		else if (!k->holes[i])
+	for (int64_t i = 1; i <= c->resume && i < CHECK_STEPS; i++)
+		if (!k->seen[i])
 			simulate_break(sim,
 				       "generation %u continues from step %" PRId64
 				       ", and metrics.jsonl lacks step %" PRId64,
 				       c->generation, c->resume, i);
-		k->holes[i] = true;
-	}
 }
 
 /* An agent that is cut off leaves after SIMULATE_KEEPALIVE seconds, and the supervisor counts it as dead a few
@@ -139,12 +133,6 @@ void simulate_check_commit(struct simulation *sim, const struct crew *c)
 			       c->generation, sim->check.trained);
 }
 
-void simulate_check_unsent(struct simulation *sim, int64_t step)
-{
-	if (step >= 0 && step < CHECK_STEPS)
-		sim->check.unsent[step] = true;
-}
-
 /* --- What the run folder gets --------------------------------------------------------------- */
 
 static const struct crew *find_crew(const struct simulation *sim, uint32_t generation)
@@ -163,8 +151,6 @@ static void check_metrics(struct simulation *sim, uint32_t generation, int64_t s
 		simulate_break(sim, "metrics of generation %u after those of generation %u",
 			       generation, k->series);
 	int64_t before = generation == k->series ? k->last : c ? c->resume : 0;
-	while (before + 1 < step && before + 1 < CHECK_STEPS && k->unsent[before + 1])
-		before++;
 	if (step != before + 1)
 		simulate_break(sim,
 			       "generation %u: metrics of step %" PRId64
@@ -310,7 +296,7 @@ static void check_status(struct simulation *sim, int status)
 		simulate_break(sim, "the run is done, and the last checkpoint is of step %" PRId64,
 			       simulate_last_committed(sim));
 	for (int64_t i = 1; status == STATUS_DONE && i <= steps; i++)
-		if (!k->seen[i] && !k->holes[i])
+		if (!k->seen[i])
 			simulate_break(sim, "the run is done without step %" PRId64, i);
 }
 

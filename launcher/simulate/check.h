@@ -41,8 +41,6 @@ struct check {
 	uint32_t series; /* the generation of its last line */
 	int64_t last;    /* its step */
 	bool *seen;      /* [CHECK_STEPS] */
-	bool *unsent;    /* [CHECK_STEPS]: the metrics of the step were lost on their way */
-	bool *holes;     /* [CHECK_STEPS]: so the run went on without them, from copies in memory */
 	/* times of a loss that nothing has followed, and of an event stop; 0: there is none */
 	double lost_at, stopped_at;
 	/* since the last supervisor started: */
@@ -63,8 +61,6 @@ void simulate_check_sent(const struct process *p, enum msg_type type);
 void simulate_check_start(struct simulation *sim, const struct crew *c);
 void simulate_check_step(struct simulation *sim, const struct crew *c);
 void simulate_check_commit(struct simulation *sim, const struct crew *c);
-/* The metrics of this step did not reach the supervisor. */
-void simulate_check_unsent(struct simulation *sim, int64_t step);
 /* A line of a file of the run folder. */
 void simulate_check_line(struct simulation *sim, enum rundir_file file, const char *event,
 			 const json_t *line);

@@ -34,7 +34,7 @@ static struct crew *find_crew(struct simulation *sim, const struct process *p)
 	c->sim = sim;
 	c->generation = p->generation;
 	c->world = p->world;
-	c->save.step = -1;
+	c->save.step = c->recorded = c->copying = -1;
 	c->next = sim->crews;
 	sim->crews = c;
 	return c;
@@ -197,14 +197,6 @@ static void meet_bad_step(struct crew *c)
 		}
 }
 
-static void keep_copies(struct crew *c)
-{
-	for (int r = 0; r < c->world; r++) {
-		c->members[r]->own = (struct copy){ c->step, r, c->world };
-		c->members[(r + 1) % c->world]->other = (struct copy){ c->step, r, c->world };
-	}
-}
-
 static void finish_step(struct crew *c)
 {
 	const struct simulation *sim = c->sim;
@@ -221,7 +213,7 @@ static void finish_step(struct crew *c)
 	send_metrics(c);
 	if (sim->setup->job.restart.warm && sim->setup->job.checkpoint.memory_every > 0 &&
 	    c->step % sim->setup->job.checkpoint.memory_every == 0)
-		keep_copies(c);
+		simulate_copy_begin(c);
 }
 
 /* After a step, and before the first one: a checkpoint, the end, or the next step. */

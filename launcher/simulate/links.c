@@ -25,23 +25,10 @@ static void free_parcel(struct parcel *m)
 	free(m);
 }
 
-/* The message does not arrive. */
-static void note_lost(struct process *p, const struct parcel *m)
-{
-	if (m->type == MSG_METRICS)
-		simulate_check_unsent(p->sim, json_integer_value(json_object_get(m->body, "step")));
-}
-
-static void lose_parcel(struct process *p, struct parcel *m)
-{
-	note_lost(p, m);
-	free_parcel(m);
-}
-
-static void clear_lane(struct process *p, struct lane *l)
+static void clear_lane(struct lane *l)
 {
 	while (l->first)
-		lose_parcel(p, take_first(l));
+		free_parcel(take_first(l));
 }
 
 static bool is_cut(const struct process *p)
@@ -60,8 +47,6 @@ static void on_closed(void *arg)
 {
 	struct process *p = arg;
 	p->link.connection = NULL;
-	for (const struct parcel *m = p->link.up.first; m; m = m->next)
-		note_lost(p, m);
 	on_sent(p, 0, MSG_NONE, NULL);
 }
 
@@ -86,7 +71,7 @@ static void deliver_up(struct process *p, struct parcel *m)
 	if (!l->attached && m->type != MSG_NONE)
 		attach(p);
 	if (!l->connection) {
-		lose_parcel(p, m);
+		free_parcel(m);
 		return;
 	}
 	p->failed |= m->type == MSG_FAILED && simulate_check_is_own(m->body);
@@ -128,7 +113,7 @@ static void pump_down(void *arg)
 	struct process *p = arg;
 	struct lane *l = &p->link.down;
 	if (!simulate_process_lives(p) || !p->link.open)
-		clear_lane(p, l);
+		clear_lane(l);
 	while (l->first && l->first->at <= p->sim->queue.now && !is_cut(p) && !p->frozen &&
 	       p->link.open) {
 		struct parcel *m = take_first(l);
@@ -169,12 +154,9 @@ static void on_sent(void *arg, uint32_t generation, enum msg_type type, json_t *
 
 void simulate_link_send(struct process *p, enum msg_type type, json_t *body)
 {
-	const struct parcel as = { .type = type, .body = body };
 	bool listens = p->link.connection || !p->link.attached;
 	if (p->link.open && listens && !is_cut(p))
 		p->heard = p->sim->queue.now;
-	if (p->link.attached && !p->link.connection)
-		note_lost(p, &as);
 	if (p->link.open)
 		send_parcel(p, &p->link.up, pump_up, type, p->generation, body);
 	else
@@ -185,7 +167,7 @@ void simulate_link_close(struct process *p)
 {
 	simulate_link_send(p, MSG_NONE, NULL);
 	p->link.open = false;
-	clear_lane(p, &p->link.down);
+	clear_lane(&p->link.down);
 }
 
 /* What is under way is lost, and each end is told for itself. */
@@ -195,8 +177,8 @@ void simulate_link_reset(struct process *p)
 	if (!l->open)
 		return;
 	l->attached = true; /* nothing that it says later is a first message */
-	clear_lane(p, &l->up);
-	clear_lane(p, &l->down);
+	clear_lane(&l->up);
+	clear_lane(&l->down);
 	simulate_link_send(p, MSG_NONE, NULL);
 	send_parcel(p, &l->down, pump_down, MSG_NONE, 0, NULL);
 }
@@ -232,12 +214,12 @@ void simulate_link_vanish(struct process *p)
 {
 	simulate_link_watch(p);
 	p->link.open = false;
-	clear_lane(p, &p->link.up);
-	clear_lane(p, &p->link.down);
+	clear_lane(&p->link.up);
+	clear_lane(&p->link.down);
 }
 
 void simulate_link_free(struct process *p)
 {
-	clear_lane(p, &p->link.up);
-	clear_lane(p, &p->link.down);
+	clear_lane(&p->link.up);
+	clear_lane(&p->link.down);
 }

@@ -1,4 +1,5 @@
-/* saves: the checkpoints of the crews. All ranks write, and world rank 0 commits. */
+/* saves: the checkpoints of the crews, in files and in memory. All ranks write, and world rank 0 says when they
+ * count: not before the run folder has the metrics up to their step. */
 #include "launcher/simulate/world.h"
 
 #include <signal.h>
@@ -70,12 +71,16 @@ static void commit(struct process *p)
 		simulate_crew_finish(c);
 }
 
+/* The metrics up to this step are in the run folder. */
+static bool are_recorded(const struct crew *c, int64_t step)
+{
+	return c->recorded >= step || c->sim->setup->bug == BUG_COMMITS_UNRECORDED;
+}
+
 /* World rank 0 commits once all have written, and the run folder has the series. */
 static void try_commit(struct crew *c)
 {
-	bool recorded = c->save.recorded >= c->save.step ||
-			c->sim->setup->bug == BUG_COMMITS_UNRECORDED;
-	if (c->save.step >= 0 && c->save.written && recorded && c->members[0])
+	if (c->save.step >= 0 && c->save.written && are_recorded(c, c->save.step) && c->members[0])
 		simulate_process_later(c->members[0], draw(c, 0.002, 0.05), commit);
 }
 
@@ -95,22 +100,53 @@ static void end_write(void *arg)
 	try_commit(c);
 }
 
+static void ask_for_records(struct crew *c)
+{
+	struct process *p = simulate_crew_speaker(c);
+	if (p)
+		simulate_link_send(p, MSG_SERIES,
+				   msg_series_json(&(struct msg_series){ .step = c->step }));
+}
+
 void simulate_save_begin(struct crew *c)
 {
 	struct simulation *sim = c->sim;
 	double seconds = sim->traps.ckpt_slow ? draw(c, 15, 40) : draw(c, 0.1, 2);
 	sim->traps.ckpt_slow = false;
 	c->save.step = c->step;
-	c->save.recorded = -1;
 	c->save.written = false;
 	c->save.since = sim->queue.now;
 	for (int r = 0; r < c->world; r++)
 		if (c->members[r])
 			simulate_process_send_times(c->members[r]);
-	if (simulate_crew_speaker(c))
-		simulate_link_send(simulate_crew_speaker(c), MSG_SERIES,
-				   msg_series_json(&(struct msg_series){ .step = c->step }));
+	ask_for_records(c);
 	simulate_later(sim, seconds, end_write, c);
+}
+
+/* Each rank's state, in its own memory and in that of the next one. */
+static void seal_copies(struct crew *c)
+{
+	for (int r = 0; r < c->world; r++) {
+		struct process *own = c->members[r], *other = c->members[(r + 1) % c->world];
+		if (!own || !other)
+			return;
+	}
+	for (int r = 0; r < c->world; r++) {
+		c->members[r]->own = (struct copy){ c->copying, r, c->world };
+		c->members[(r + 1) % c->world]->other = (struct copy){ c->copying, r, c->world };
+	}
+	c->copying = -1;
+}
+
+void simulate_copy_begin(struct crew *c)
+{
+	if (c->copying >= 0 || c->broken)
+		return;
+	c->copying = c->step;
+	if (are_recorded(c, c->step))
+		seal_copies(c);
+	else
+		ask_for_records(c);
 }
 
 void simulate_save_recorded(struct process *p, int64_t step)
@@ -118,6 +154,8 @@ void simulate_save_recorded(struct process *p, int64_t step)
 	struct crew *c = p->crew;
 	if (!c || p->rank)
 		return;
-	c->save.recorded = step > c->save.recorded ? step : c->save.recorded;
+	c->recorded = step > c->recorded ? step : c->recorded;
 	try_commit(c);
+	if (c->copying >= 0 && are_recorded(c, c->copying))
+		seal_copies(c);
 }

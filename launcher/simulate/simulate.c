@@ -273,11 +273,8 @@ static int open_world(struct simulation *sim, struct err *e)
 	sim->stop_cause.left = -1;
 	sim->machines = calloc((size_t)s->machines.n_nodes, sizeof *sim->machines);
 	sim->check.seen = calloc(CHECK_STEPS, sizeof(bool));
-	sim->check.unsent = calloc(CHECK_STEPS, sizeof(bool));
-	sim->check.holes = calloc(CHECK_STEPS, sizeof(bool));
-	if (look.fd < 0 || !sim->machines || !sim->check.seen || !sim->check.unsent ||
-	    !sim->check.holes || supervise_terminal_open(&look, &sim->term, NULL) ||
-	    uv_loop_init(&sim->loop))
+	if (look.fd < 0 || !sim->machines || !sim->check.seen ||
+	    supervise_terminal_open(&look, &sim->term, NULL) || uv_loop_init(&sim->loop))
 		return err_set(e, ERR_NOMEM, "no memory for a simulation");
 	sim->loop.data = sim;
 	for (int i = 0; i < s->machines.n_nodes; i++)
@@ -309,8 +306,6 @@ static void close_world(struct simulation *sim)
 	buf_fini(&sim->faults);
 	free(sim->machines);
 	free(sim->check.seen);
-	free(sim->check.unsent);
-	free(sim->check.holes);
 }
 
 int simulate_run(const struct simulate_setup *setup, const char *folder,

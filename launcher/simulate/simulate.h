@@ -84,7 +84,6 @@ struct simulate_result {
 	int64_t steps,
 		repeated; /* that were finished; of these, those that had been finished before */
 	int late; /* steps of agents that were cut off, while the next generation trained */
-	int64_t holes; /* steps whose metrics the run folder lacks for good */
 	uint64_t events;
 	double seconds; /* of virtual time */
 };

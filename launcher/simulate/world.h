@@ -142,9 +142,11 @@ struct crew { /* the ranks of a generation */
 	bool waiting;                  /* a rank does not work now */
 	bool ending;                   /* the last step is done; its checkpoint follows */
 	int64_t step, resume;          /* finished steps; where it continues */
+	int64_t recorded;              /* the run folder has the metrics up to there, as rank 0 knows */
+	int64_t copying;               /* the step of the copies that are made in memory; -1: none */
 	bool from_memory;
 	struct { /* the checkpoint that is being written; step -1: none */
-		int64_t step, recorded;
+		int64_t step;
 		double since;
 		bool written;
 	} save;
@@ -267,6 +269,8 @@ void simulate_crews_free(struct simulation *sim);
 
 /* saves.c */
 void simulate_save_begin(struct crew *c);
+/* Copies of the state in memory. */
+void simulate_copy_begin(struct crew *c);
 /* The run folder has the metrics up to this step. */
 void simulate_save_recorded(struct process *p, int64_t step);
 /* The step of the last checkpoint; 0: none. */

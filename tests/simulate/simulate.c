@@ -24,7 +24,7 @@ struct options {
 struct sums {
 	uint64_t seeds, broken, unequal, failed, events;
 	int64_t faults[SIMULATE_FAULT_COUNT], all_faults, generations, regrouped, decisions[16];
-	int64_t requeues, supervisors, ends[SIMULATE_ENDS], steps, repeated, holes, late;
+	int64_t requeues, supervisors, ends[SIMULATE_ENDS], steps, repeated, late;
 	double seconds;
 };
 
@@ -46,7 +46,6 @@ static void add_result(struct sums *s, const struct simulate_result *r)
 		s->ends[i] += r->ends[i];
 	s->steps += r->steps;
 	s->repeated += r->repeated;
-	s->holes += r->holes;
 	s->late += r->late;
 	s->seconds += r->seconds;
 }
@@ -71,7 +70,6 @@ static void add_sums(struct sums *to, const struct sums *s)
 		to->ends[i] += s->ends[i];
 	to->steps += s->steps;
 	to->repeated += s->repeated;
-	to->holes += s->holes;
 	to->late += s->late;
 	to->seconds += s->seconds;
 }
@@ -134,9 +132,9 @@ static void print_sums(const struct sums *s, double took)
 	       (long long)s->requeues);
 	for (int i = 0; i < SIMULATE_ENDS; i++)
 		printf(" %s %lld", ends[i], (long long)s->ends[i]);
-	printf("\n%lld steps, %lld of them again, %lld without metrics; %.1f days of virtual time, "
+	printf("\n%lld steps, %lld of them again; %.1f days of virtual time, "
 	       "%llu events\n",
-	       (long long)s->steps, (long long)s->repeated, (long long)s->holes, s->seconds / 86400,
+	       (long long)s->steps, (long long)s->repeated, s->seconds / 86400,
 	       (unsigned long long)s->events);
 	printf("%lld steps of agents that were cut off, too late\n", (long long)s->late);
 	printf("%.1f s: %.0f faults/s; %llu seeds broken, %llu do not replay, %llu failed\n", took,
