@@ -45,6 +45,29 @@ const char *human_seconds(double seconds, char out[HUMAN])
 	return out;
 }
 
+const char *human_span(double seconds, char out[HUMAN])
+{
+	static const struct {
+		double least, scale;
+		const char *unit;
+	} forms[] = {
+		{ 2 * 86400, 86400, "days" },
+		{ 2 * 3600, 3600, "h" },
+		{ 120, 60, "min" },
+	};
+	if (!(seconds < HUMAN_FOR_EVER)) {
+		snprintf(out, HUMAN, "for ever");
+		return out;
+	}
+	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+		if (seconds >= forms[i].least) {
+			snprintf(out, HUMAN, "%.*f %s", seconds < 100 * forms[i].scale,
+				 seconds / forms[i].scale, forms[i].unit);
+			return out;
+		}
+	return human_seconds(seconds, out);
+}
+
 const char *human_s(int64_t n)
 {
 	return n == 1 ? "" : "s";

@@ -25,6 +25,11 @@ const char *human_count(double n, const char *unit, char out[HUMAN]);
 /* "12.3 ms", "0 s" */
 const char *human_seconds(double seconds, char out[HUMAN]);
 
+/* "13.6 days", "3.2 h", "14.0 min", "41.2 s"; "for ever" from HUMAN_FOR_EVER seconds on, a thousand
+ * years. */
+#define HUMAN_FOR_EVER (1000 * 365.25 * 86400)
+const char *human_span(double seconds, char out[HUMAN]);
+
 /* Replaces control characters by spaces, so that text from outside cannot control a terminal. Those of
  * U+0080 to U+009F count in UTF-8, and as single bytes that are part of no valid character. */
 void human_plain(char *text);

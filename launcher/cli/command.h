@@ -36,6 +36,7 @@
 	X("stop",     cmd_stop,   "end a run on purpose, with a checkpoint") \
 	X("checkpoint", cmd_checkpoint, "have a running run write a checkpoint now") \
 	X("plan",     cmd_plan,   "show layout, memory and predicted step time; start nothing") \
+	X("simulate", cmd_simulate, "predict how a job fares on a cluster whose parts fail") \
 	X("topo",     cmd_topo,   "show the hardware of the machines") \
 	X("logs",     cmd_logs,   "print the logs of all ranks, merged by time") \
 	X("events",   cmd_events, "print what happened to a run") \

@@ -9,7 +9,6 @@
 
 /* If fewer failures than this are expected in a run, they are not mentioned. */
 #define RARE 0.01
-#define YEAR (365.25 * 86400)
 
 /* The costs, the time with the job's interval, and the time with the best interval. */
 struct outlook {
@@ -28,27 +27,6 @@ static struct outlook outlook_of(const struct job *job, const struct cluster *c,
 	return o;
 }
 
-/* "13.6 days", "41.2 s". */
-static const char *span_of(double s, char out[HUMAN])
-{
-	static const struct {
-		double least, scale;
-		const char *unit;
-	} forms[] = {
-		{ 2 * 86400, 86400, "days" },
-		{ 2 * 3600, 3600, "h" },
-		{ 120, 60, "min" },
-	};
-	if (!(s < 1000 * YEAR))
-		return snprintf(out, HUMAN, "for ever"), out;
-	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-		if (s >= forms[i].least)
-			return snprintf(out, HUMAN, "%.*f %s", s < 100 * forms[i].scale,
-					s / forms[i].scale, forms[i].unit),
-			       out;
-	return human_seconds(s, out);
-}
-
 static void print_checkpoints(const struct job *job, const struct outlook *o, struct buf *out)
 {
 	char each[HUMAN], total[HUMAN];
@@ -60,7 +38,7 @@ static void print_checkpoints(const struct job *job, const struct outlook *o, st
 		buf_printf(out, "  %-16s only at the end", "checkpoints");
 	if (t->total > 1.001 * o->best.total)
 		buf_printf(out, "; best is checkpoint.every = %" PRId64 ", %s in all",
-			   o->best.every, span_of(o->best.total, total));
+			   o->best.every, human_span(o->best.total, total));
 	buf_puts(out, "\n");
 }
 
@@ -69,9 +47,9 @@ static void print_failures(const struct job *job, const struct train_time *t, st
 	char text[HUMAN];
 	buf_printf(out, "  %-16s one of each node in %.*f hours", "failures",
 		   job->restart.node_mtbf < 10, job->restart.node_mtbf);
-	if (t->total < 1000 * YEAR)
+	if (t->total < HUMAN_FOR_EVER)
 		buf_printf(out, ", about %.*f: %s lost\n", t->failures < 10, t->failures,
-			   span_of(t->lost, text));
+			   human_span(t->lost, text));
 	else
 		buf_puts(out, ": more is lost than done\n");
 }
@@ -85,9 +63,9 @@ void show_train_time_print(const struct job *job, const struct cluster *c, const
 	snprintf(steps, sizeof steps, "%" PRId64 " step%s", job->job.steps,
 		 human_s(job->job.steps));
 	buf_printf(out, "\nPredicted run\n  %-16s %s", steps,
-		   span_of(failing ? o.asked.total : o.asked.work, all));
+		   human_span(failing ? o.asked.total : o.asked.work, all));
 	buf_printf(out, failing ? ", %s without failures and checkpoints\n" : "\n",
-		   span_of(o.asked.work, work));
+		   human_span(o.asked.work, work));
 	if (failing) {
 		print_checkpoints(job, &o, out);
 		print_failures(job, &o.asked, out);

@@ -1,0 +1,227 @@
+#include "launcher/cli/command.h"
+#include "launcher/cli/fit_nodes.h"
+#include "launcher/fit.h"
+#include "launcher/goodput/report.h"
+#include "launcher/job_cluster.h"
+#include "launcher/status.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] =
+	"muster simulate — predict how a job fares on a cluster whose parts fail\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster simulate [--cluster SPEC] [--days DAYS] [--faults LIST] [--costs COSTS]\n"
+	"                  [--runs N] [--seed N] [--json] JOB.ini [section.key=value …]\n"
+	"  muster simulate --show-faults LIST\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Plans the job as `muster plan` does, and simulates many runs of it with faults at\n"
+	"  random. Starts nothing. Prints the share of the time in which steps were trained that\n"
+	"  count (the effective training time), where the rest goes, what each setting of the job\n"
+	"  is worth, which cost matters, the same job under other launchers, and the intervals "
+	"and\n"
+	"  spare nodes that are best. The guide doc/guide/goodput.md explains the model.\n"
+	"\n"
+	"  Nodes of the cluster that the layout does not use are spare nodes.\n"
+	"\n"
+	"OPTIONS\n"
+	"  --cluster SPEC      the machine, instead of the job's [launch] cluster: local, slurm, "
+	"or\n"
+	"                      PRESET:NODES, such as dgx-h100:2056\n"
+	"  --days DAYS         the length of a run. Default: until job.steps are done\n"
+	"  --faults LIST       what breaks, and how often: llama3 (the default: the 466\n"
+	"                      interruptions of Llama 3 405B), rsc1 or rsc2 (two clusters of "
+	"Meta),\n"
+	"                      or a file\n"
+	"  --show-faults LIST  print the list as a file, to change it\n"
+	"  --costs COSTS       seconds, in place of those that follow from the job, separated by\n"
+	"                      commas: hang=120,person=3600. The names are below\n"
+	"  --runs N            runs to simulate for each figure; 100 by default\n"
+	"  --seed N            of the first run; the same seed gives the same faults. 1 by "
+	"default\n"
+	"  --json              print everything as JSON\n"
+	"\n"
+	"COSTS\n";
+
+static const char help_end[] =
+	"\n"
+	"EXAMPLES\n"
+	"  muster simulate llama-405b.ini --days 54\n"
+	"  muster simulate llama-70b.ini slurm.spares=2 checkpoint.every=50\n"
+	"  muster simulate --show-faults llama3 >ours.json\n"
+	"  muster simulate --faults ours.json --costs load=300 job.ini\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0  simulated\n"
+	"  1  the answer cannot be written\n"
+	"  2  usage, job file, or list of faults\n"
+	"  3  the machine cannot hold the job\n";
+
+static int print_help(void)
+{
+	struct buf text = BUF_INIT;
+	buf_puts(&text, help);
+	for (int i = 0; i < GOODPUT_COST_COUNT; i++)
+		buf_printf(&text, "  %-9s %s\n", goodput_cost_row(i)->name,
+			   goodput_cost_row(i)->doc);
+	buf_puts(&text, help_end);
+	int status = command_help(buf_str(&text));
+	buf_fini(&text);
+	return status;
+}
+
+static int print_json(json_t *doc)
+{
+	int bad = !doc || json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+	json_decref(doc);
+	putchar('\n');
+	return bad || fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
+}
+
+/* --- Options -------------------------------------------------------------------------------- */
+
+enum { RUNS_MOST = 100000 };
+static const double days_most = 36525; /* a hundred years */
+
+struct words {
+	const char *cluster, *days, *faults, *costs, *runs, *seed;
+	bool json;
+};
+
+static int read_number(const char *option, const char *word, double least, double most, bool whole,
+		       double *out, struct err *e)
+{
+	char *end;
+	double x = strtod(word, &end);
+	if (end == word || *end || !(x >= least && x <= most) || (whole && x != floor(x)))
+		return err_set(e, ERR_USAGE, "%s %.40s: write a %snumber from %g to %g", option,
+			       word, whole ? "whole " : "", least, most);
+	*out = x;
+	return 0;
+}
+
+static int set_costs(const char *words, struct goodput_costs *c, struct err *e)
+{
+	for (const char *at = words; at;) {
+		char one[64];
+		const char *comma = strchr(at, ',');
+		size_t n = comma ? (size_t)(comma - at) : strlen(at);
+		snprintf(one, sizeof one, "%.*s", (int)(n < sizeof one ? n : sizeof one - 1), at);
+		if (goodput_costs_set(c, one, e))
+			return -1;
+		at = comma ? comma + 1 : NULL;
+	}
+	return 0;
+}
+
+static int read_options(const struct words *w, struct goodput_report *r, struct err *e)
+{
+	double days = 0, runs = 100, seed = 1;
+	if ((w->days && read_number("--days", w->days, 0.001, days_most, false, &days, e)) ||
+	    (w->runs && read_number("--runs", w->runs, 1, RUNS_MOST, true, &runs, e)) ||
+	    (w->seed && read_number("--seed", w->seed, 0, 1e15, true, &seed, e)))
+		return -1;
+	r->setup.seconds = 86400 * days;
+	r->plan = (struct goodput_plan){ .runs = (int)runs, .seed = (uint64_t)seed };
+	return 0;
+}
+
+/* --- The simulation ------------------------------------------------------------------------- */
+
+static int simulate(const struct words *w, const struct deployment *d, int spares,
+		    const struct goodput_faults *faults, struct goodput_report *r, struct err *e)
+{
+	goodput_setup_of(d, spares, faults, &r->setup);
+	r->devices = d->plan.world;
+	return read_options(w, r, e) || set_costs(w->costs, &r->setup.costs, e) ||
+			       goodput_report_make(r, e)
+		       ? -1
+		       : 0;
+}
+
+static int print_report(const struct goodput_report *r, bool json)
+{
+	struct buf text = BUF_INIT;
+	if (json)
+		return print_json(goodput_report_json(r));
+	goodput_report_print(r, &text);
+	int status = command_help(buf_str(&text));
+	buf_fini(&text);
+	return status;
+}
+
+/* Takes over the cluster. */
+static int simulate_on(const struct words *w, const struct job *job, struct cluster *cluster,
+		       const char *spec, const struct goodput_faults *faults)
+{
+	struct err e = ERR_INIT;
+	struct goodput_report *r = calloc(1, sizeof *r);
+	struct deployment *d = NULL;
+	json_t *spares = NULL;
+	int nodes = cluster->n_nodes, status = STATUS_DONE;
+	if (!r) {
+		err_set(&e, ERR_NOMEM, "no memory for the answer");
+		topo_cluster_free(cluster);
+	} else if (launcher_spares_keep(job, cluster, &spares, &e)) {
+		topo_cluster_free(cluster);
+	} else if (!command_fit_nodes(job, cluster, spares, &d, &e)) {
+		r->job = job->job.name;
+		r->cluster = spec;
+		if (!simulate(w, d, nodes - launcher_deployment_nodes(d), faults, r, &e))
+			status = print_report(r, w->json);
+	}
+	if (e.code != ERR_NONE)
+		status = command_fail(&e);
+	launcher_deployment_free(d);
+	json_decref(spares);
+	free(r);
+	return status;
+}
+
+static int show_faults(const char *word)
+{
+	static struct goodput_faults faults;
+	struct err e = ERR_INIT;
+	return goodput_faults_open(word, &faults, &e) ? command_fail(&e)
+						      : print_json(goodput_faults_json(&faults));
+}
+
+int cmd_simulate(int argc, char **argv)
+{
+	struct words w = { .faults = "llama3" };
+	const struct command_option options[] = {
+		{ "--cluster", NULL, &w.cluster }, { "--days", NULL, &w.days },
+		{ "--faults", NULL, &w.faults },   { "--costs", NULL, &w.costs },
+		{ "--runs", NULL, &w.runs },       { "--seed", NULL, &w.seed },
+		{ "--json", &w.json, NULL },       { NULL, NULL, NULL },
+	};
+	static struct job job; /* too large for a small stack */
+	static struct goodput_faults faults;
+	struct cluster cluster;
+	struct err e = ERR_INIT;
+	if (command_wants_help(argc, argv))
+		return print_help();
+	if (argc == 3 && !strcmp(argv[1], "--show-faults"))
+		return show_faults(argv[2]);
+	int status = command_job(argc, argv, options, TO_PLAN, &job);
+	if (status)
+		return status;
+	if (job_has_program(&job))
+		return command_misuse(argv[0],
+				      "muster knows neither the steps nor the checkpoints of a "
+				      "program (job.program); simulate a job of its own that "
+				      "is as large");
+	if (goodput_faults_open(w.faults, &faults, &e))
+		return command_fail(&e);
+	const char *spec = w.cluster ? w.cluster : job.launch.cluster;
+	if (launcher_job_cluster_open(&job, spec, &cluster, &e)) {
+		if (w.cluster)
+			err_prefix(&e, "--cluster");
+		return command_fail(&e);
+	}
+	return simulate_on(&w, &job, &cluster, spec, &faults);
+}

@@ -1,0 +1,43 @@
+/*
+ * report — everything that `muster simulate` tells about a job, for people and for programs.
+ */
+#ifndef MUSTER_LAUNCHER_GOODPUT_REPORT_H
+#define MUSTER_LAUNCHER_GOODPUT_REPORT_H
+
+#include "base/buf.h"
+#include "launcher/goodput/launchers.h"
+#include "launcher/goodput/study.h"
+
+#include <jansson.h>
+
+enum { GOODPUT_LINE = 80, GOODPUT_LINES = 24 };
+
+/* The same runs with one thing changed. */
+struct goodput_line {
+	char what[GOODPUT_LINE];
+	struct goodput_sum sum;
+};
+
+struct goodput_lines {
+	struct goodput_line of[GOODPUT_LINES];
+	int n;
+};
+
+struct goodput_report {
+	const char *job, *cluster; /* names */
+	int devices;               /* that work */
+	struct goodput_setup setup;
+	struct goodput_plan plan;
+	struct goodput_sum sum;
+	struct goodput_lines settings;  /* other settings of the job */
+	struct goodput_lines costs;     /* each cost that matters, twice as long */
+	struct goodput_lines launchers; /* the same job under others */
+	struct goodput_advice advice;
+};
+
+/* Simulates. setup, plan and names are set; the rest is filled. ERR_NOMEM. */
+int goodput_report_make(struct goodput_report *r, struct err *e);
+void goodput_report_print(const struct goodput_report *r, struct buf *out);
+json_t *goodput_report_json(const struct goodput_report *r); /* a new reference */
+
+#endif

@@ -1,0 +1,83 @@
+/* spares: the nodes of a simulated run: those that work, those that are free, and those that are away. */
+#include "launcher/goodput/run_inner.h"
+
+#include <math.h>
+
+/* Replicas that stop if one node is missing, and nodes that they have. */
+static int replicas_at_once(const struct goodput_setup *s)
+{
+	return s->replicas > s->nodes ? (s->replicas + s->nodes - 1) / s->nodes : 1;
+}
+
+static int nodes_at_once(const struct goodput_setup *s)
+{
+	return s->replicas > s->nodes ? 1 : s->nodes / s->replicas;
+}
+
+static int groups_left_out(const struct run *r)
+{
+	return r->left_out / replicas_at_once(r->s);
+}
+
+int goodput_nodes_used(const struct run *r)
+{
+	return r->s->nodes - groups_left_out(r) * nodes_at_once(r->s);
+}
+
+double goodput_fewer(const struct run *r)
+{
+	return (double)r->s->replicas / (r->s->replicas - r->left_out);
+}
+
+/* More of them than fit do not return. */
+void goodput_node_leaves(struct run *r, double seconds)
+{
+	if (r->n_away < AWAY_MOST)
+		r->away[r->n_away++] = r->now + seconds;
+}
+
+double goodput_node_returns(const struct run *r)
+{
+	double first = INFINITY;
+	for (int i = 0; i < r->n_away; i++)
+		first = fmin(first, r->away[i]);
+	return first;
+}
+
+void goodput_nodes_take(struct run *r)
+{
+	int left = 0;
+	for (int i = 0; i < r->n_away; i++)
+		if (r->away[i] > r->now)
+			r->away[left++] = r->away[i];
+	r->free += r->n_away - left;
+	r->n_away = left;
+}
+
+int goodput_node_replace(struct run *r)
+{
+	int stop = replicas_at_once(r->s);
+	if (r->free > 0) {
+		r->free--;
+		r->out->replaced++;
+		return 1;
+	}
+	if (!r->s->rules.shrinks || r->left_out + stop >= r->s->replicas)
+		return -1;
+	r->left_out += stop;
+	r->free += nodes_at_once(r->s) - 1;
+	r->out->shrunk++;
+	return 0;
+}
+
+bool goodput_nodes_regrow(struct run *r)
+{
+	int need = nodes_at_once(r->s);
+	bool any = false;
+	while (r->left_out && r->free >= need) {
+		r->left_out -= replicas_at_once(r->s);
+		r->free -= need;
+		any = true;
+	}
+	return any;
+}

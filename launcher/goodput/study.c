@@ -1,0 +1,170 @@
+#include "launcher/goodput/study.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int compare(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+	return (*x > *y) - (*x < *y);
+}
+
+static void add(struct goodput_sum *to, const struct goodput_result *r, double weight)
+{
+	to->seconds += weight * r->seconds;
+	to->steps += weight * (double)r->steps;
+	to->all_faults += weight * (double)r->all_faults;
+	to->restarts += weight * (double)r->restarts;
+	to->people += weight * (double)r->people;
+	to->from_copies += weight * (double)r->from_copies;
+	to->replaced += weight * (double)r->replaced;
+	to->shrunk += weight * (double)r->shrunk;
+	to->waited += weight * (double)r->waited;
+	to->longest += weight * r->longest;
+	to->endless |= r->endless;
+	for (int i = 0; i < GOODPUT_PART_COUNT; i++)
+		to->parts[i] += weight * r->parts[i];
+	for (int i = 0; i < GOODPUT_KINDS; i++)
+		to->faults[i] += weight * (double)r->faults[i];
+	if (r->restarts > to->most_restarts)
+		to->most_restarts = r->restarts;
+}
+
+int goodput_sum(const struct goodput_setup *s, const struct goodput_plan *p,
+		struct goodput_sum *out, struct err *e)
+{
+	struct goodput_result *r = calloc(1, sizeof *r);
+	double *shares = calloc((size_t)p->runs, sizeof *shares), weight = 1.0 / p->runs;
+	*out = (struct goodput_sum){ .runs = p->runs };
+	if (!r || !shares) {
+		free(r);
+		free(shares);
+		return err_set(e, ERR_NOMEM, "no memory to simulate %d runs", p->runs);
+	}
+	for (int i = 0; i < p->runs; i++) {
+		goodput_run(s, p->seed + (uint64_t)i, r);
+		add(out, r, weight);
+		shares[i] = goodput_effective(r);
+		out->effective += weight * shares[i];
+		if (i == 0)
+			out->first = *r;
+	}
+	qsort(shares, (size_t)p->runs, sizeof *shares, compare);
+	out->low = shares[(int)(0.05 * (p->runs - 1) + 0.5)];
+	out->high = shares[(int)(0.95 * (p->runs - 1) + 0.5)];
+	free(r);
+	free(shares);
+	return 0;
+}
+
+/* --- Advice --------------------------------------------------------------------------------- */
+
+/* A setting, and the values that are tried. */
+struct setting {
+	void (*set)(struct goodput_setup *s, int64_t value);
+	bool (*is_possible)(const struct goodput_setup *s, int64_t value);
+	const int64_t *values;
+	int n;
+	bool least; /* of those that are nearly the best, the least one costs the least; otherwise the largest */
+};
+
+static void set_every(struct goodput_setup *s, int64_t value)
+{
+	s->rules.every = value;
+}
+
+/* A checkpoint is done before the next one begins. */
+static bool can_save(const struct goodput_setup *s, int64_t every)
+{
+	return (double)every * s->costs.step >= s->costs.write;
+}
+
+static void set_copies(struct goodput_setup *s, int64_t value)
+{
+	s->rules.copy_every = value;
+}
+
+static bool can_copy(const struct goodput_setup *s, int64_t every)
+{
+	return s->rules.copy_every > 0 && (double)every * s->costs.step >= s->costs.copy;
+}
+
+static void set_spares(struct goodput_setup *s, int64_t value)
+{
+	s->spares = (int)value;
+}
+
+/* More spares than nodes are no use. */
+static bool can_spare(const struct goodput_setup *s, int64_t spares)
+{
+	return spares <= s->nodes;
+}
+
+static const int64_t intervals[] = { 1,   2,    3,    5,    7,    10,   15,   20,
+				     30,  50,   70,   100,  150,  200,  300,  500,
+				     700, 1000, 1500, 2000, 3000, 5000, 10000 };
+static const int64_t spares[] = { 0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64 };
+
+enum { INTERVALS = sizeof intervals / sizeof *intervals, SPARES = sizeof spares / sizeof *spares };
+
+static const struct setting settings[] = {
+	{ set_spares, can_spare, spares, SPARES, true },
+	{ set_copies, can_copy, intervals, INTERVALS, false },
+	{ set_every, can_save, intervals, INTERVALS, false },
+};
+
+enum { SETTINGS = sizeof settings / sizeof *settings, VALUES_MOST = INTERVALS };
+
+/* What the run does with all nodes that it has; spares do nothing most of the time. */
+static int judge(const struct goodput_setup *s, const struct goodput_plan *p, double *share,
+		 struct err *e)
+{
+	struct goodput_sum sum;
+	if (goodput_sum(s, p, &sum, e))
+		return -1;
+	*share = sum.endless ? 0 : sum.effective * s->nodes / (s->nodes + s->spares);
+	return 0;
+}
+
+/* Sets the best value. */
+static int choose(struct goodput_setup *s, const struct setting *t, const struct goodput_plan *p,
+		  struct err *e)
+{
+	double shares[VALUES_MOST], best = 0;
+	int at = -1;
+	for (int i = 0; i < t->n; i++) {
+		struct goodput_setup other = *s;
+		shares[i] = -1;
+		if (!t->is_possible(s, t->values[i]))
+			continue;
+		t->set(&other, t->values[i]);
+		if (judge(&other, p, &shares[i], e))
+			return -1;
+		best = fmax(best, shares[i]);
+	}
+	for (int i = 0; i < t->n; i++)
+		if (shares[i] >= 0 && shares[i] >= best - GOODPUT_NEAR && (at < 0 || !t->least))
+			at = i;
+	if (at >= 0)
+		t->set(s, t->values[at]);
+	return 0;
+}
+
+int goodput_advise(const struct goodput_setup *s, const struct goodput_plan *p,
+		   struct goodput_advice *out, struct err *e)
+{
+	struct goodput_setup best = *s;
+	best.rules.restarts = -1;
+	best.rules.leaves_slow = true;
+	for (int i = 0; i < SETTINGS; i++)
+		if (choose(&best, &settings[i], p, e))
+			return -1;
+	if (goodput_sum(&best, p, &out->sum, e))
+		return -1;
+	out->every = best.rules.every;
+	out->copy_every = best.rules.copy_every;
+	out->spares = best.spares;
+	/* Half more than in the worst of the runs. */
+	out->restarts = out->sum.most_restarts + out->sum.most_restarts / 2 + 10;
+	return 0;
+}

@@ -1,0 +1,47 @@
+/*
+ * study — what many simulated runs say: the effective training time to expect, and what each setting of the
+ * job is worth. Settings are compared by the same faults, so that few runs tell them apart.
+ */
+#ifndef MUSTER_LAUNCHER_GOODPUT_STUDY_H
+#define MUSTER_LAUNCHER_GOODPUT_STUDY_H
+
+#include "launcher/goodput/run.h"
+
+/* Means of the runs, unless it says otherwise. */
+struct goodput_sum {
+	int runs;
+	double effective, low, high; /* low, high: nine of ten runs are between them */
+	double seconds, steps, parts[GOODPUT_PART_COUNT]; /* seconds */
+	double faults[GOODPUT_KINDS], all_faults, restarts, people, from_copies, replaced, shrunk,
+		waited;
+	double longest;
+	int64_t most_restarts; /* of any run */
+	bool endless;          /* a run would never end */
+	struct goodput_result first;
+};
+
+struct goodput_plan { /* how often, and from where on, it is simulated */
+	int runs;
+	uint64_t seed; /* of the first run; the next ones follow */
+};
+
+/* ERR_NOMEM. */
+int goodput_sum(const struct goodput_setup *s, const struct goodput_plan *p,
+		struct goodput_sum *out, struct err *e);
+
+/* Steps between checkpoints, steps between copies in memory, and spare nodes. The best ones do most with all
+ * nodes that the run has, the spares among them. Of those that are nearly as good (GOODPUT_NEAR) it is the one
+ * that costs the least besides: the rarest checkpoint or copy, and the fewest spares. The run leaves slow
+ * nodes. */
+struct goodput_advice {
+	int64_t every, copy_every;
+	int spares;
+	int64_t restarts; /* that restart.max_restarts should permit */
+	struct goodput_sum sum;
+};
+#define GOODPUT_NEAR 2e-4
+
+int goodput_advise(const struct goodput_setup *s, const struct goodput_plan *p,
+		   struct goodput_advice *out, struct err *e);
+
+#endif
