@@ -30,8 +30,8 @@ static const struct {
 	{ "nvrx", "ft_launcher, its defaults", 0.3, 30, 600, 15, 60, 0, false, false, false },
 	{ "nvrx-restarts", "with any number of restarts, spares, and local checkpoints", 0.3, 30,
 	  300, 15, 45, -1, false, true, true },
-	{ "nvrx-in-process", "its restart inside the process", 1.5, 30, 96, 5, 0, -1, true, false,
-	  false },
+	{ "nvrx-in-process", "its restart inside the process, and local checkpoints", 1.5, 30, 96,
+	  5, 0, -1, true, true, true },
 };
 
 const char *goodput_launcher_name(int i)

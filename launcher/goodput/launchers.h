@@ -8,7 +8,7 @@
  *     nvrx               ft_launcher of the NVIDIA Resiliency Extension, its defaults: --max-restarts 0
  *     nvrx-restarts      with restarts, spare nodes, a limit for hangs, and copies of checkpoints that the
  *                        nodes keep
- *     nvrx-in-process    its restart inside the process
+ *     nvrx-in-process    its restart inside the process, with the same copies
  *
  * None of the others looks for slow nodes in order to leave them. Wrong numbers are found as by muster,
  * although none of the others looks for them either.

@@ -1,8 +1,9 @@
-/* The time of a run is split among its generations: to the microsecond, and so that lost time belongs to
- * the generation that lost it, whatever time.jsonl has become. */
+/* Tests the simulated runs of `muster simulate` against what can be computed, and what must hold for all. */
 #include "base/file.h"
-#include "base/run_paths.h"
-#include "launcher/rundir/goodput.h"
+#include "launcher/goodput/launchers.h"
+#include "launcher/goodput/study.h"
+#include "launcher/simulate/random.h"
+#include "plan/cost/train_time.h"
 #include "tests/unit/tmpdir.h"
 
 #include <math.h>
@@ -12,352 +13,485 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <cmocka.h>
 
-enum { RANKS = 4 };
-#define S INT64_C(1000000)
+static const double hour = 3600, day = 86400;
 
-static char dir[256];
-static struct rundir *run;
-static int64_t wall, us[TIME_PART_COUNT]; /* the sums so far */
-static struct rundir_goodput got;
+/* A list of one kind of fault: one in so many seconds on all nodes together. */
+static struct goodput_faults only(enum goodput_shows shows, int nodes, double each, double node_out)
+{
+	struct goodput_faults f = { .n = 1, .name = "test" };
+	f.of[0] = (struct goodput_fault){
+		.name = "fault", .rate = 1 / (each * nodes), .shows = shows, .node_out = node_out
+	};
+	return f;
+}
 
-static int setup(void **state)
+/* 16 nodes with 4 replicas, a step of 2 s, a checkpoint in 100 steps. */
+static struct goodput_setup make_setup(const struct goodput_faults *f)
+{
+	return (struct goodput_setup){
+		.nodes = 16,
+		.replicas = 4,
+		.spares = 4,
+		.seconds = 10 * day,
+		.costs = { .step = 2,
+			   .snapshot = 0.1,
+			   .write = 20,
+			   .copy = 1,
+			   .closed = 0.1,
+			   .silent = 15,
+			   .hang = 65,
+			   .numbers = 30,
+			   .slow = 40,
+			   .end = 0.2,
+			   .respawn = 30,
+			   .replace = 10,
+			   .recall = 2,
+			   .load = 20,
+			   .start = 10,
+			   .person = 1800 },
+		.rules = { .warm = true,
+			   .leaves_slow = true,
+			   .shrinks = true,
+			   .restarts = -1,
+			   .patience = 600,
+			   .every = 100,
+			   .copy_every = 5 },
+		.faults = f,
+	};
+}
+
+static double sum_of(const struct goodput_result *r)
+{
+	double sum = 0;
+	for (int i = 0; i < GOODPUT_PART_COUNT; i++)
+		sum += r->parts[i];
+	return sum;
+}
+
+static void check_sums(const struct goodput_setup *s, const struct goodput_result *r)
+{
+	double slices = 0;
+	for (int i = 0; i < GOODPUT_PART_COUNT; i++)
+		assert_true(r->parts[i] >= -1e-6);
+	assert_float_equal(sum_of(r), r->seconds, 1e-6 * r->seconds);
+	assert_float_equal(r->parts[GOODPUT_TRAINED], (double)r->steps * s->costs.step,
+			   1e-6 * r->seconds);
+	if (s->seconds <= 0)
+		return;
+	assert_float_equal(r->seconds, s->seconds, 1e-6);
+	for (int i = 0; i < GOODPUT_SLICES; i++)
+		slices += r->trained[i];
+	assert_float_equal(slices, r->parts[GOODPUT_TRAINED], 1e-6 * r->seconds);
+}
+
+/* --- What can be computed --------------------------------------------------------------------- */
+
+static void without_faults_only_the_start_and_the_snapshots_cost_time(void **state)
 {
 	(void)state;
-	wall = 0;
-	memset(us, 0, sizeof us);
-	got = (struct rundir_goodput){ 0 };
-	return !tmpdir_make(dir, sizeof dir) || rundir_open(dir, "run", &run, NULL) ? -1 : 0;
+	const struct goodput_faults none = { 0 };
+	struct goodput_setup s = make_setup(&none);
+	struct goodput_result r;
+	s.seconds = 0;
+	s.steps = 1000;
+	goodput_run(&s, 1, &r);
+	assert_int_equal(r.steps, 1000);
+	assert_float_equal(r.parts[GOODPUT_START], 40, 1e-9);
+	assert_float_equal(r.parts[GOODPUT_SAVING], 1000 * (0.1 / 100 + 0.1 / 5), 1e-6);
+	assert_float_equal(r.seconds, 40 + 2000 + 21, 1e-6);
+	assert_int_equal(r.all_faults, 0);
 }
 
-static int teardown(void **state)
+/* Daly's equation (20), which plan/cost/train_time.h computes. */
+static void the_mean_is_that_of_dalys_formula(void **state)
 {
 	(void)state;
-	rundir_goodput_fini(&got);
-	rundir_close(run);
-	file_remove_tree(dir);
-	return 0;
+	const struct goodput_faults f = only(SHOWS_CLOSED, 16, hour, 0);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_sum sum;
+	struct train_time expected;
+	s.seconds = 0;
+	s.steps = 20000;
+	s.costs.step = 1;
+	s.costs.snapshot = 5;
+	s.costs.write = s.costs.closed = s.costs.start = 0;
+	s.rules.copy_every = 0;
+	const struct train_costs costs = { .step = 1,
+					   .snapshot = 5,
+					   .restart = s.costs.end + s.costs.respawn + s.costs.load,
+					   .mtbf = hour };
+	cost_train_expect(&costs, s.steps, s.rules.every, &expected);
+	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 3000, 1 }, &sum, NULL), 0);
+	/* The first start is not in the formula. */
+	assert_float_equal((sum.seconds - s.costs.respawn) / expected.total, 1, 0.005);
+	assert_float_equal(sum.all_faults / expected.failures, 1, 0.02);
 }
 
-/* All ranks spend so many seconds on a part. */
-static void spend(enum time_part part, int64_t seconds)
+static void each_loss_costs_its_detection_and_its_restart(void **state)
 {
-	wall += seconds * S;
-	us[part] += RANKS * seconds * S;
-}
-
-static void lose(enum time_part part, int64_t seconds)
-{
-	us[part] -= RANKS * seconds * S;
-	us[TIME_LOST] += RANKS * seconds * S;
-}
-
-static struct rundir_time sums(void)
-{
-	struct rundir_time t = { .ranks = RANKS, .devices = RANKS, .wall_s = 1e-6 * (double)wall };
-	rundir_time_set_parts(&t, us);
-	return t;
-}
-
-static void line(uint32_t generation)
-{
-	struct rundir_time t = sums();
-	rundir_time(run, generation, &t);
-}
-
-static void put_text(const char *text)
-{
-	char path[400];
-	snprintf(path, sizeof path, "%s/" RUN_TIME, rundir_path(run));
-	FILE *f = fopen(path, "ae");
-	assert_non_null(f);
-	fputs(text, f);
-	assert_int_equal(fclose(f), 0);
-}
-
-static void expect_sums(const struct rundir_goodput *g)
-{
-	int64_t parts[TIME_PART_COUNT] = { 0 }, walls = 0, effective = 0;
-	for (size_t i = 0; i < g->n; i++) {
-		walls += g->rows[i].wall;
-		effective += g->rows[i].effective;
-		for (int k = 0; k < TIME_PART_COUNT; k++)
-			parts[k] += g->rows[i].us[k];
+	(void)state;
+	static const struct {
+		enum goodput_shows shows;
+		double detection;
+	} cases[] = { { SHOWS_CLOSED, 0.1 }, { SHOWS_SILENT, 15 }, { SHOWS_HANG, 65 } };
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const struct goodput_faults f = only(cases[i].shows, 16, 20 * hour, 0);
+		const struct goodput_setup s = make_setup(&f);
+		struct goodput_result r;
+		goodput_run(&s, 3, &r);
+		assert_true(r.restarts > 5);
+		assert_float_equal(r.parts[GOODPUT_DETECT], (double)r.restarts * cases[i].detection,
+				   1e-6);
+		assert_int_equal(r.from_copies, r.restarts);
+		assert_float_equal(r.parts[GOODPUT_RESTART], (double)r.restarts * (0.2 + 30 + 2),
+				   1e-6);
+		/* At most what is between two copies, the time of one, and the step in flight. */
+		assert_true(r.parts[GOODPUT_LOST] < (double)r.restarts * (5 * 2.1 + 1 + 2.1));
+		check_sums(&s, &r);
 	}
-	assert_int_equal(walls, g->all.wall);
-	assert_int_equal(effective, g->all.effective);
-	assert_memory_equal(parts, g->all.us, sizeof parts);
 }
 
-static void read_rows(size_t n)
+static void without_copies_a_loss_goes_back_to_the_checkpoint(void **state)
 {
+	(void)state;
+	const struct goodput_faults f = only(SHOWS_CLOSED, 16, 20 * hour, 0);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_sum sum;
+	s.rules.copy_every = 0;
+	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 500, 1 }, &sum, NULL), 0);
+	assert_true(sum.from_copies == 0);
+	/* On average half of the interval, and the time to write. */
+	assert_float_equal(sum.parts[GOODPUT_LOST] / sum.restarts, 100 + 20, 4);
+}
+
+static void wrong_numbers_go_back_to_before_they_began(void **state)
+{
+	(void)state;
+	const struct goodput_faults f = only(SHOWS_NUMBERS, 16, 20 * hour, 0);
+	const struct goodput_setup s = make_setup(&f);
+	struct goodput_sum sum;
+	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 500, 1 }, &sum, NULL), 0);
+	assert_true(sum.from_copies == 0);
+	assert_float_equal(sum.parts[GOODPUT_LOST] / sum.restarts, 100 + 20 + 30, 4);
+}
+
+static void a_planned_stop_loses_no_step(void **state)
+{
+	(void)state;
+	const struct goodput_faults f = only(SHOWS_PLANNED, 16, 20 * hour, 0);
+	const struct goodput_setup s = make_setup(&f);
+	struct goodput_result r;
+	goodput_run(&s, 5, &r);
+	assert_true(r.all_faults > 5);
+	assert_int_equal(r.restarts, 0);
+	assert_true(r.parts[GOODPUT_LOST] < (double)(r.all_faults + 1) * 2.1);
+	assert_float_equal(r.parts[GOODPUT_START],
+			   40 + (double)r.all_faults * (0.1 + 20 + 10 + 30 + 20), 1e-6);
+}
+
+static void a_slow_node_slows_all_until_the_run_leaves_it(void **state)
+{
+	(void)state;
+	const struct goodput_faults f = only(SHOWS_SLOW, 16, 50 * hour, 5 * hour);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_result leaves, stays;
+	goodput_run(&s, 7, &leaves);
+	s.rules.leaves_slow = false;
+	goodput_run(&s, 7, &stays);
+	assert_int_equal(leaves.replaced, leaves.all_faults);
+	assert_int_equal(stays.replaced, 0);
+	assert_true(leaves.parts[GOODPUT_SLOW] < (double)leaves.all_faults * 40);
+	assert_true(stays.parts[GOODPUT_SLOW] > (double)stays.all_faults * hour / 2);
+	check_sums(&s, &stays);
+}
+
+/* --- Nodes -------------------------------------------------------------------------------------- */
+
+static void without_a_spare_the_run_shrinks_and_grows_again(void **state)
+{
+	(void)state;
+	const struct goodput_faults f = only(SHOWS_SILENT, 16, 50 * hour, 10 * hour);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_result r;
+	s.spares = 0;
+	goodput_run(&s, 2, &r);
+	assert_true(r.shrunk > 0);
+	assert_int_equal(r.waited, 0);
+	/* A quarter of the replicas for ten hours each time. */
+	assert_true(r.parts[GOODPUT_LOWER] < (double)r.shrunk * 10 * hour * 0.26);
+	assert_true(r.parts[GOODPUT_LOWER] > 0);
+	check_sums(&s, &r);
+	s.rules.shrinks = false;
+	goodput_run(&s, 2, &r);
+	assert_true(r.waited > 0 && r.people > 0);
+	assert_true(r.parts[GOODPUT_WAIT] > hour && r.parts[GOODPUT_LOWER] == 0);
+	check_sums(&s, &r);
+}
+
+static double share_from_copies(const struct goodput_result *r)
+{
+	return (double)r->from_copies / (double)r->restarts;
+}
+
+static void the_copies_of_two_neighbours_are_lost_together(void **state)
+{
+	(void)state;
+	/* The second fault comes before the next copy. With two nodes they are neighbours. */
+	const struct goodput_faults f = only(SHOWS_CLOSED, 2, 60, 0);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_result two, many;
+	s.nodes = s.replicas = 2;
+	goodput_run(&s, 1, &two);
+	const struct goodput_faults g = only(SHOWS_CLOSED, 64, 60, 0);
+	s.nodes = s.replicas = 64;
+	s.faults = &g;
+	goodput_run(&s, 1, &many);
+	/* Some losses come before the end of the recovery from the one before. */
+	assert_true(share_from_copies(&many) > share_from_copies(&two) + 0.1);
+	s.nodes = s.replicas = 1;
+	goodput_run(&s, 1, &many);
+	assert_int_equal(many.from_copies, 0);
+}
+
+/* --- Rules -------------------------------------------------------------------------------------- */
+
+static void after_the_last_restart_a_person_begins_again(void **state)
+{
+	(void)state;
+	const struct goodput_faults f = only(SHOWS_CLOSED, 16, 20 * hour, 0);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_result r;
+	s.rules.restarts = 0;
+	goodput_run(&s, 3, &r);
+	assert_true(r.restarts > 5);
+	assert_int_equal(r.people, r.restarts);
+	assert_int_equal(r.from_copies, 0);
+	assert_float_equal(r.parts[GOODPUT_PERSON], (double)r.people * 1800, 1801);
+	s.rules.restarts = 3;
+	goodput_run(&s, 3, &r);
+	assert_int_equal(r.people, r.restarts / 4);
+}
+
+static void the_same_seed_gives_the_same_faults(void **state)
+{
+	(void)state;
+	struct goodput_faults llama;
+	assert_int_equal(goodput_faults_open("llama3", &llama, NULL), 0);
+	struct goodput_setup s = make_setup(&llama);
+	struct goodput_result a, b;
+	s.nodes = s.replicas = 2048;
+	goodput_run(&s, 9, &a);
+	goodput_run(&s, 9, &b);
+	assert_memory_equal(&a, &b, sizeof a);
+	s.costs.respawn *= 2;
+	goodput_run(&s, 9, &b);
+	assert_true(goodput_effective(&b) < goodput_effective(&a));
+	assert_in_range(b.all_faults, a.all_faults - 3, a.all_faults + 3);
+	goodput_run(&s, 10, &b);
+	assert_memory_not_equal(&a, &b, sizeof a);
+}
+
+/* Of any setup: the parts add up, and a run of given length has it. */
+static void the_parts_add_up_whatever_happens(void **state)
+{
+	(void)state;
+	struct goodput_faults f;
+	assert_int_equal(goodput_faults_open("llama3", &f, NULL), 0);
+	for (uint64_t seed = 1; seed <= 400; seed++) {
+		struct simulate_random r;
+		struct goodput_result out;
+		struct goodput_setup s = make_setup(&f);
+		simulate_random_init(&r, seed, STREAM_SHAPE);
+		for (int i = 0; i < f.n; i++)
+			f.of[i].rate = exp(simulate_random_between(&r, -25, -9));
+		for (int i = 0; i < GOODPUT_COST_COUNT; i++)
+			*goodput_cost(&s.costs, i) *= exp(simulate_random_between(&r, -3, 3));
+		s.nodes = 1 + simulate_random_below(&r, 40);
+		s.replicas = simulate_random_chance(&r, 0.5)
+				     ? 8 * s.nodes
+				     : 1 + simulate_random_below(&r, s.nodes);
+		s.spares = simulate_random_below(&r, 5);
+		s.seconds = simulate_random_chance(&r, 0.7) ? s.seconds : 0;
+		s.steps = 20000;
+		s.rules.warm = simulate_random_chance(&r, 0.5);
+		s.rules.keeps = simulate_random_chance(&r, 0.3);
+		s.rules.shrinks = simulate_random_chance(&r, 0.5);
+		s.rules.leaves_slow = simulate_random_chance(&r, 0.5);
+		s.rules.restarts = simulate_random_below(&r, 30) - 1;
+		s.rules.every = simulate_random_below(&r, 300);
+		s.rules.copy_every = simulate_random_below(&r, 20);
+		goodput_run(&s, seed, &out);
+		if (out.endless)
+			continue;
+		check_sums(&s, &out);
+		if (s.seconds <= 0)
+			assert_int_equal(out.steps, s.steps);
+	}
+}
+
+static void a_run_that_loses_more_than_it_does_has_no_end(void **state)
+{
+	(void)state;
+	const struct goodput_faults f = only(SHOWS_CLOSED, 16, 10, 0);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_result r;
+	s.seconds = 0;
+	s.steps = 1000;
+	goodput_run(&s, 1, &r);
+	assert_true(r.endless);
+}
+
+/* --- Advice ------------------------------------------------------------------------------------- */
+
+static void the_best_interval_is_as_good_as_dalys(void **state)
+{
+	(void)state;
+	const struct goodput_faults f = only(SHOWS_CLOSED, 16, 6 * hour, 0);
+	struct goodput_setup s = make_setup(&f);
+	const struct goodput_plan p = { 200, 1 };
+	struct goodput_advice best;
+	struct goodput_sum daly;
+	s.costs.snapshot = 5;
+	s.costs.write = 0;
+	s.rules.copy_every = 0;
+	const struct train_costs costs = {
+		.step = 2, .snapshot = 5, .restart = 50, .mtbf = 6 * hour
+	};
+	assert_int_equal(goodput_advise(&s, &p, &best, NULL), 0);
+	s.rules.every = cost_train_interval(&costs, 1000000);
+	assert_int_equal(goodput_sum(&s, &p, &daly, NULL), 0);
+	assert_true(best.sum.effective > daly.effective - 0.001);
+	assert_in_range(best.every, s.rules.every / 3, s.rules.every * 3);
+	assert_int_equal(best.spares, 0); /* no node is ever away */
+	assert_int_equal(best.copy_every, 0);
+}
+
+static void muster_loses_less_than_the_others(void **state)
+{
+	(void)state;
+	struct goodput_faults llama;
+	const struct goodput_plan p = { 20, 1 };
+	struct goodput_sum ours, theirs;
+	assert_int_equal(goodput_faults_open("llama3", &llama, NULL), 0);
+	struct goodput_setup s = make_setup(&llama), other;
+	s.nodes = 2048;
+	s.replicas = 128;
+	s.spares = 16;
+	assert_int_equal(goodput_sum(&s, &p, &ours, NULL), 0);
+	for (int i = 1; i < GOODPUT_LAUNCHERS; i++) {
+		other = s;
+		goodput_launch_by(i, &other);
+		assert_int_equal(goodput_sum(&other, &p, &theirs, NULL), 0);
+		assert_true(theirs.effective < ours.effective);
+		assert_true(theirs.effective > 0.1);
+	}
+}
+
+/* --- Lists of faults ---------------------------------------------------------------------------- */
+
+static void llama3_has_the_numbers_of_its_paper(void **state)
+{
+	(void)state;
+	struct goodput_faults f, rsc;
+	double unplanned = 0;
+	assert_int_equal(goodput_faults_open("llama3", &f, NULL), 0);
+	for (int i = 0; i < f.n; i++)
+		unplanned += f.of[i].shows == SHOWS_PLANNED ? 0 : f.of[i].rate;
+	assert_float_equal(unplanned * 54 * day * 2048, 419, 1e-6);
+	assert_float_equal(goodput_faults_rate(&f) * 54 * day * 2048, 466, 1e-6);
+	assert_int_equal(goodput_faults_open("rsc1", &rsc, NULL), 0);
+	assert_float_equal(goodput_faults_rate(&rsc) * day * 1000 * 419 / 466, 6.5, 1e-6);
+}
+
+static void a_list_is_what_it_was_after_a_file(void **state)
+{
+	(void)state;
+	struct goodput_faults f, again;
+	char folder[256], path[300];
+	assert_int_equal(goodput_faults_open("rsc2", &f, NULL), 0);
+	json_t *doc = goodput_faults_json(&f);
+	assert_non_null(tmpdir_make(folder, sizeof folder));
+	snprintf(path, sizeof path, "%s/faults.json", folder);
+	assert_int_equal(json_dump_file(doc, path, 0), 0);
+	json_decref(doc);
+	assert_int_equal(goodput_faults_open(path, &again, NULL), 0);
+	assert_int_equal(again.n, f.n);
+	assert_string_equal(again.name, "rsc2");
+	for (int i = 0; i < f.n; i++) {
+		assert_string_equal(again.of[i].name, f.of[i].name);
+		assert_int_equal(again.of[i].shows, f.of[i].shows);
+		assert_float_equal(again.of[i].rate / f.of[i].rate, 1, 1e-9);
+		assert_float_equal(again.of[i].node_out, f.of[i].node_out, 1e-6);
+	}
+	remove(path);
+	remove(folder);
+}
+
+static void a_list_that_is_wrong_is_refused(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *why;
+	} cases[] = {
+		{ "{}", "must be a list of 1 to 64 faults" },
+		{ "{\"faults\": []}", "must be a list of 1 to 64 faults" },
+		{ "{\"faults\": [{\"name\": \"a\"}]}", "ours: fault 1: a fault" },
+		{ "{\"faults\": [{\"name\": \"a\", \"per_node_year\": -1, \"shows\": \"hang\", "
+		  "\"node_out_h\": 0}]}",
+		  "per_node_year must be 0 to 1e9" },
+		{ "{\"faults\": [{\"name\": \"a\", \"per_node_year\": 1, \"shows\": \"fire\", "
+		  "\"node_out_h\": 0}]}",
+		  "shows is \"fire\"; it must be closed" },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct goodput_faults f;
+		struct err e = ERR_INIT;
+		json_t *doc = json_loads(cases[i].text, 0, NULL);
+		assert_int_equal(goodput_faults_read(doc, "ours", &f, &e), -1);
+		assert_non_null(strstr(e.text, cases[i].why));
+		json_decref(doc);
+	}
+}
+
+static void costs_are_set_by_their_names(void **state)
+{
+	(void)state;
+	static const char *const wrong[] = { "hang", "hang=",   "hang=x", "hang=-1",
+					     "=3",   "hangs=3", "step=0" };
+	struct goodput_costs c = { .step = 2 };
 	struct err e = ERR_INIT;
-	rundir_goodput_fini(&got);
-	if (rundir_goodput_read(rundir_path(run), NULL, &got, &e))
-		fail_msg("%s", e.text);
-	assert_int_equal(got.n, n);
-	expect_sums(&got);
-}
-
-/* The sums are those of the last line. */
-static void expect_all(void)
-{
-	assert_int_equal(got.all.wall, wall);
-	assert_memory_equal(got.all.us, us, sizeof us);
-}
-
-static void expect(size_t row, int64_t generation, int64_t seconds, enum time_part part,
-		   int64_t spent)
-{
-	assert_int_equal(got.rows[row].generation, generation);
-	assert_int_equal(got.rows[row].wall, seconds * S);
-	assert_int_equal(got.rows[row].us[part], RANKS * spent * S);
-}
-
-static void a_run_without_lines_has_no_rows(void **state)
-{
-	(void)state;
-	read_rows(0);
-	assert_int_equal(got.all.wall, 0);
-	put_text("nothing\n{\"time\":1,\"generation\":1}\n{\"time\":2,\"gen");
-	read_rows(0);
-}
-
-static void a_run_that_only_started_has_its_start(void **state)
-{
-	(void)state;
-	spend(TIME_START, 3);
-	line(1);
-	read_rows(1);
-	expect(0, 1, 3, TIME_START, 3);
-	assert_int_equal(got.rows[0].effective, 0);
-	assert_int_equal(got.rows[0].ranks, RANKS);
-	assert_true(got.rows[0].since > 1e9);
-	expect_all();
-}
-
-/* A loss after 50 s, of which the last 20 are repeated; the wait for the next generation is 7 s. */
-static void lose_once(void)
-{
-	spend(TIME_START, 3);
-	line(1);
-	for (int i = 0; i < 5; i++) {
-		spend(TIME_COMPUTE, 10);
-		line(1);
+	assert_int_equal(goodput_costs_set(&c, "hang=12.5", &e), 0);
+	assert_float_equal(c.hang, 12.5, 0);
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		assert_int_equal(goodput_costs_set(&c, wrong[i], &e), -1);
+		assert_int_equal(e.code, ERR_USAGE);
 	}
-	spend(TIME_RESTART, 7);
-	line(2);
-	spend(TIME_RESTART, 2);
-	lose(TIME_COMPUTE, 20);
-	line(2);
-	for (int i = 0; i < 4; i++) {
-		spend(TIME_COMPUTE, 10);
-		line(2);
-	}
-	spend(TIME_STOP, 1);
-	line(2);
-}
-
-static void lost_steps_and_the_wait_belong_to_the_generation_that_was_lost(void **state)
-{
-	(void)state;
-	lose_once();
-	read_rows(2);
-	expect(0, 1, 60, TIME_COMPUTE, 30);
-	expect(0, 1, 60, TIME_LOST, 20);
-	expect(0, 1, 60, TIME_RESTART, 7);
-	expect(1, 2, 43, TIME_COMPUTE, 40);
-	expect(1, 2, 43, TIME_LOST, 0);
-	expect(1, 2, 43, TIME_RESTART, 2);
-	assert_int_equal(got.rows[0].effective, 30 * S);
-	assert_int_equal(got.rows[1].effective, 40 * S);
-	assert_int_equal(got.all.us[TIME_LOST], RANKS * 20 * S);
-	expect_all();
-}
-
-/* A checkpoint of the first generation: all that the second one did is lost, and some of the first. */
-static void a_restart_may_lose_steps_of_several_generations(void **state)
-{
-	(void)state;
-	lose_once();
-	spend(TIME_RESTART, 5);
-	line(3);
-	lose(TIME_COMPUTE, 55);
-	line(3);
-	spend(TIME_COMPUTE, 8);
-	line(3);
-	read_rows(3);
-	expect(0, 1, 60, TIME_LOST, 20 + 15);
-	expect(0, 1, 60, TIME_COMPUTE, 15);
-	expect(1, 2, 48, TIME_LOST, 40);
-	expect(1, 2, 48, TIME_COMPUTE, 0);
-	expect(2, 3, 8, TIME_LOST, 0);
-	expect(2, 3, 8, TIME_COMPUTE, 8);
-	expect_all();
-}
-
-/* Without the line that was written when the steps were lost, nobody knows whose they were. */
-static void lost_steps_stay_with_their_line_if_that_is_gone(void **state)
-{
-	(void)state;
-	spend(TIME_COMPUTE, 50);
-	line(1);
-	line(2);
-	lose(TIME_COMPUTE, 20);
-	spend(TIME_COMPUTE, 30);
-	line(2);
-	read_rows(2);
-	expect(0, 1, 50, TIME_COMPUTE, 50);
-	expect(1, 2, 30, TIME_LOST, 20);
-	expect_all();
-}
-
-static void the_start_of_another_muster_run_is_its_own(void **state)
-{
-	(void)state;
-	lose_once();
-	spend(TIME_START, 6);
-	us[TIME_IDLE] += 6 * S;
-	line(3);
-	spend(TIME_DP, 4);
-	line(3);
-	read_rows(3);
-	expect(1, 2, 43, TIME_START, 0);
-	expect(2, 3, 10, TIME_START, 6);
-	expect(2, 3, 10, TIME_DP, 4);
-	assert_int_equal(got.rows[2].us[TIME_IDLE], 6 * S);
-	expect_all();
-}
-
-static void a_generation_without_a_line_is_part_of_the_one_before(void **state)
-{
-	(void)state;
-	spend(TIME_COMPUTE, 10);
-	line(1);
-	spend(TIME_RESTART, 4);
-	put_text("{\"time\":1,\"mono\":1,\"generation\":2,\"step\":damaged}\n");
-	spend(TIME_COMPUTE, 20);
-	line(3);
-	spend(TIME_COMPUTE, 1);
-	line(3);
-	read_rows(2);
-	expect(0, 1, 34, TIME_COMPUTE, 30);
-	expect(1, 3, 1, TIME_COMPUTE, 1);
-	expect_all();
-}
-
-static void a_cut_line_costs_only_itself(void **state)
-{
-	(void)state;
-	lose_once();
-	put_text("{\"time\":1795457475.1,\"mono\":28426.8,\"generation\":2,\"step\":40,\"ran");
-	read_rows(2);
-	expect_all();
-	put_text("\n");
-	spend(TIME_COMPUTE, 5);
-	line(2);
-	read_rows(2);
-	expect(1, 2, 48, TIME_COMPUTE, 45);
-	expect_all();
-}
-
-static void sums_that_fall_begin_anew(void **state)
-{
-	(void)state;
-	lose_once();
-	wall = 0;
-	memset(us, 0, sizeof us);
-	spend(TIME_COMPUTE, 9);
-	line(5);
-	read_rows(1);
-	expect(0, 5, 9, TIME_COMPUTE, 9);
-	expect_all();
-}
-
-/* A line as state.json has it. */
-static struct rundir_time_line line_now(uint32_t generation)
-{
-	struct rundir_time_line l;
-	struct rundir_time t = sums();
-	json_t *o = rundir_time_json(&t, 2e9, 5, generation);
-	assert_true(rundir_time_read(o, &l));
-	json_decref(o);
-	return l;
-}
-
-static void a_line_of_this_moment_counts_if_it_is_later(void **state)
-{
-	(void)state;
-	struct rundir_goodput g;
-	lose_once();
-	struct rundir_time_line early = line_now(2);
-	spend(TIME_COMPUTE, 5);
-	struct rundir_time_line now = line_now(2);
-	assert_int_equal(rundir_goodput_read(rundir_path(run), &now, &g, NULL), 0);
-	assert_int_equal(g.n, 2);
-	assert_int_equal(g.rows[1].us[TIME_COMPUTE], RANKS * 45 * S);
-	assert_memory_equal(g.all.us, us, sizeof us);
-	rundir_goodput_fini(&g);
-	line(2);
-	assert_int_equal(rundir_goodput_read(rundir_path(run), &early, &g, NULL), 0);
-	assert_memory_equal(g.all.us, us, sizeof us);
-	rundir_goodput_fini(&g);
-}
-
-static int64_t next_random(uint64_t *seed)
-{
-	*seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407;
-	return (int64_t)(*seed >> 33);
-}
-
-/* Any history adds up: starts, steps, losses and stops of random length. */
-static void any_history_adds_up(void **state)
-{
-	(void)state;
-	uint64_t seed = 19;
-	for (int generation = 1, n = 0; n < 3000; n++) {
-		int64_t dice = next_random(&seed) % 100;
-		enum time_part part = (enum time_part)(next_random(&seed) % TIME_PART_COUNT);
-		int64_t some = next_random(&seed) % 100000000;
-		wall += some;
-		us[part] += some * RANKS + next_random(&seed) % 7;
-		part = (enum time_part)(TIME_STEP + (int)(next_random(&seed) % TIME_TRAINED));
-		if (dice < 10) {
-			int64_t back = next_random(&seed) % (us[part] + 1);
-			us[part] -= back;
-			us[TIME_LOST] += back;
-		}
-		generation += dice < 5;
-		if (dice < 95)
-			line((uint32_t)generation);
-		else
-			put_text("{\"time\":5,\"generation\":7}\n");
-	}
-	line(1000000);
-	struct err e = ERR_INIT;
-	assert_int_equal(rundir_goodput_read(rundir_path(run), NULL, &got, &e), 0);
-	assert_true(got.n > 50);
-	expect_sums(&got);
-	expect_all();
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-		T(a_run_without_lines_has_no_rows),
-		T(a_run_that_only_started_has_its_start),
-		T(lost_steps_and_the_wait_belong_to_the_generation_that_was_lost),
-		T(a_restart_may_lose_steps_of_several_generations),
-		T(lost_steps_stay_with_their_line_if_that_is_gone),
-		T(the_start_of_another_muster_run_is_its_own),
-		T(a_generation_without_a_line_is_part_of_the_one_before),
-		T(a_cut_line_costs_only_itself),
-		T(sums_that_fall_begin_anew),
-		T(a_line_of_this_moment_counts_if_it_is_later),
-		T(any_history_adds_up),
+		cmocka_unit_test(without_faults_only_the_start_and_the_snapshots_cost_time),
+		cmocka_unit_test(the_mean_is_that_of_dalys_formula),
+		cmocka_unit_test(each_loss_costs_its_detection_and_its_restart),
+		cmocka_unit_test(without_copies_a_loss_goes_back_to_the_checkpoint),
+		cmocka_unit_test(wrong_numbers_go_back_to_before_they_began),
+		cmocka_unit_test(a_planned_stop_loses_no_step),
+		cmocka_unit_test(a_slow_node_slows_all_until_the_run_leaves_it),
+		cmocka_unit_test(without_a_spare_the_run_shrinks_and_grows_again),
+		cmocka_unit_test(the_copies_of_two_neighbours_are_lost_together),
+		cmocka_unit_test(after_the_last_restart_a_person_begins_again),
+		cmocka_unit_test(the_same_seed_gives_the_same_faults),
+		cmocka_unit_test(the_parts_add_up_whatever_happens),
+		cmocka_unit_test(a_run_that_loses_more_than_it_does_has_no_end),
+		cmocka_unit_test(the_best_interval_is_as_good_as_dalys),
+		cmocka_unit_test(muster_loses_less_than_the_others),
+		cmocka_unit_test(llama3_has_the_numbers_of_its_paper),
+		cmocka_unit_test(a_list_is_what_it_was_after_a_file),
+		cmocka_unit_test(a_list_that_is_wrong_is_refused),
+		cmocka_unit_test(costs_are_set_by_their_names),
 	};
-	return cmocka_run_group_tests_name("goodput", tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }
