@@ -127,8 +127,7 @@ static int read_fault(const json_t *item, struct goodput_fault *out, struct err 
 	return read_shows(f.shows, &out->shows, e);
 }
 
-int goodput_faults_read(const json_t *doc, const char *name, struct goodput_faults *out,
-			struct err *e)
+static int read_list(const json_t *doc, const char *name, struct goodput_faults *out, struct err *e)
 {
 	const json_t *list = json_object_get(doc, "faults");
 	const char *own = json_string_value(json_object_get(doc, "name"));
@@ -138,26 +137,35 @@ int goodput_faults_read(const json_t *doc, const char *name, struct goodput_faul
 	snprintf(out->name, sizeof out->name, "%s", own ? own : name);
 	human_plain(out->name);
 	if (!json_array_size(list) || json_array_size(list) > GOODPUT_KINDS)
-		return err_set(e, ERR_USAGE, "%s: \"faults\" must be a list of 1 to %d faults",
-			       name, GOODPUT_KINDS);
+		return err_set(e, ERR_USAGE, "\"faults\" must be a list of 1 to %d faults",
+			       GOODPUT_KINDS);
 	json_array_foreach(list, i, item)
 	{
 		if (read_fault(item, &out->of[out->n++], e))
-			return err_prefix(e, "%s: fault %zu", name, i + 1);
+			return err_prefix(e, "fault %zu", i + 1);
 	}
 	return 0;
+}
+
+int goodput_faults_parse(const char *text, size_t len, const char *name, struct goodput_faults *out,
+			 struct err *e)
+{
+	json_t *doc = NULL;
+	struct err why = ERR_INIT;
+	int rc = json_member_object(text, len, &doc, &why) || read_list(doc, name, out, &why) ? -1
+											      : 0;
+	json_decref(doc);
+	return rc ? err_set(e, ERR_USAGE, "%s: %s", name, why.text) : 0;
 }
 
 static int read_file(const char *path, struct goodput_faults *out, struct err *e)
 {
 	struct buf text = BUF_INIT;
-	json_t *doc = NULL;
-	int rc = file_slurp(path, FILE_MAX, &text, e);
-	if (!rc && json_member_object(text.data ? text.data : "", text.len, &doc, e))
-		rc = err_prefix(e, "%s", path);
-	if (!rc)
-		rc = goodput_faults_read(doc, path, out, e);
-	json_decref(doc);
+	int rc = file_slurp(path, FILE_MAX, &text, e) ||
+				 goodput_faults_parse(text.data ? text.data : "", text.len, path,
+						      out, e)
+			 ? -1
+			 : 0;
 	buf_fini(&text);
 	return rc;
 }

@@ -76,9 +76,9 @@ struct goodput_faults {
 
 /* word: a list that is built in, or a file. ERR_USAGE, ERR_IO: it cannot be read. */
 int goodput_faults_open(const char *word, struct goodput_faults *out, struct err *e);
-/* doc: of a file; name: of it, for errors. */
-int goodput_faults_read(const json_t *doc, const char *name, struct goodput_faults *out,
-			struct err *e);
+/* text: of a file; name: of it, for errors, which are ERR_USAGE. */
+int goodput_faults_parse(const char *text, size_t len, const char *name, struct goodput_faults *out,
+			 struct err *e);
 /* As in a file; a new reference. */
 json_t *goodput_faults_json(const struct goodput_faults *f);
 /* The rate of all kinds together: faults of a node per second. */

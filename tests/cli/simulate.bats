@@ -1,0 +1,81 @@
+#!/usr/bin/env bats
+# muster simulate: how a job fares on a cluster whose parts fail.
+
+load ../helpers
+
+# of EXPRESSION: prints a Python expression over d, the JSON document on stdin.
+of() { python3 -c 'import json, sys; d = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
+
+setup() {
+	cd "$top" || exit 1
+	llama=templates/jobs/llama-405b.ini
+}
+
+@test "Llama 3's 54 days: at least 99 % effective training time, and nobody begins it again by hand" {
+	"$MUSTER" simulate "$llama" --days 54 --json >"$BATS_TEST_TMPDIR/answer"
+	run of 'd["devices"] == 16384 and d["sum"]["effective"] >= 0.99 and d["sum"]["by_hand"] == 0 and 400 < d["sum"]["faults"] < 530' <"$BATS_TEST_TMPDIR/answer"
+	[[ $output == True ]]
+	run of 'abs(sum(d["sum"]["parts_s"].values()) - 54 * 86400) < 1 and abs(d["sum"]["parts_s"]["trained"] / 54 / 86400 - d["sum"]["effective"]) < 1e-9' <"$BATS_TEST_TMPDIR/answer"
+	[[ $output == True ]]
+	# The others, each with less.
+	run of '[l["with"] for l in d["launchers"] if l["sum"]["effective"] < d["sum"]["effective"] - 0.01]' <"$BATS_TEST_TMPDIR/answer"
+	[[ $output == "['torchrun', 'torchrun-restarts', 'nvrx', 'nvrx-restarts', 'nvrx-in-process']" ]]
+}
+
+@test "people see the share, where the time goes, a picture, comparisons, and what is best" {
+	run "$MUSTER" simulate "$llama" --days 20 --runs 20
+	echo "$output"
+	[[ $status -eq 0 ]]
+	[[ $output == "llama-405b on dgx-h100:2056: 16384 devices on 2048 nodes, 8 spares"* ]]
+	[[ $output == *"effective training time"*" %"*"Where the time goes"*"trained"*"One of the runs (seed 1)"*"█"* ]]
+	[[ $output == *"With another setting"*"checkpoint.memory_every = 0"*"If it took twice as long"*"hang="*"other launchers"*"torchrun"*"by hand"* ]]
+	[[ $output =~ Best\ for\ these\ faults:.*checkpoint.every=[0-9]+\ checkpoint.memory_every=[0-9]+\ slurm.spares=[0-9]+\ restart.max_restarts=[0-9]+ ]]
+}
+
+@test "what it calls best is as good as it says" {
+	"$MUSTER" simulate "$llama" --days 20 --json slurm.spares=0 launch.cluster=dgx-h100:2048 >"$BATS_TEST_TMPDIR/bare"
+	share=$(of 'd["best"]["sum"]["effective"]' <"$BATS_TEST_TMPDIR/bare")
+	words=$(of '" ".join(f"{k}={v}" for k, v in d["best"].items() if k != "sum")' <"$BATS_TEST_TMPDIR/bare")
+	spares=$(of 'd["best"]["slurm.spares"]' <"$BATS_TEST_TMPDIR/bare")
+	# shellcheck disable=SC2086 # words
+	again=$("$MUSTER" simulate "$llama" --days 20 --json $words --cluster dgx-h100:$((2048 + spares)) | of 'd["sum"]["effective"]')
+	echo "$words: $share and $again; $(of 'd["sum"]["effective"]' <"$BATS_TEST_TMPDIR/bare") without"
+	python3 -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(abs(a - b) > 1e-4)' "$share" "$again"
+}
+
+@test "a seed gives the same answer; without --days the run ends with its steps" {
+	small=(templates/jobs/llama-70b.ini job.steps=5000 --runs 10)
+	[[ $("$MUSTER" simulate "${small[@]}" --seed 4 --json) == "$("$MUSTER" simulate "${small[@]}" --seed 4 --json)" ]]
+	[[ $("$MUSTER" simulate "${small[@]}" --seed 4 --json) != "$("$MUSTER" simulate "${small[@]}" --seed 5 --json)" ]]
+	run of 'd["sum"]["steps"]' <<<"$("$MUSTER" simulate "${small[@]}" --json)"
+	[[ $output == 5000.0 ]]
+}
+
+@test "a list of faults can be printed, changed and given back" {
+	"$MUSTER" simulate --show-faults llama3 >"$BATS_TEST_TMPDIR/ours.json"
+	same=$("$MUSTER" simulate "$llama" --days 9 --runs 5 --json --faults "$BATS_TEST_TMPDIR/ours.json" | of 'd["sum"]["effective"]')
+	[[ $same == "$("$MUSTER" simulate "$llama" --days 9 --runs 5 --json | of 'd["sum"]["effective"]')" ]]
+	sed -i '0,/"per_node_year": [0-9.]*/s//"per_node_year": 50/' "$BATS_TEST_TMPDIR/ours.json"
+	worse=$("$MUSTER" simulate "$llama" --days 9 --runs 5 --json --faults "$BATS_TEST_TMPDIR/ours.json" | of 'd["sum"]["effective"]')
+	python3 -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(b > a - 0.1)' "$same" "$worse"
+}
+
+@test "mistakes are named, with a remedy" {
+	printf '{"faults": [{"name": "a", "per_node_year": 1, "shows": "fire", "node_out_h": 0}]}' >"$BATS_TEST_TMPDIR/bad.json"
+	for case in "--days 0|--days 0: write a number from 0.001 to 36525" "--runs 1.5|--runs 1.5: write a whole number from 1 to" \
+		"--faults lama|there is no such file; write llama3, rsc1, rsc2, or" "--faults $BATS_TEST_TMPDIR/bad.json|bad.json: fault 1: shows is \"fire\"" \
+		"--costs hang|--cost hang: write NAME=SECONDS" "--costs hang=x|must be a number from 0 to 1e9" "--cluster moon:3|--cluster"; do
+		# shellcheck disable=SC2086 # words
+		run "$MUSTER" simulate "$llama" ${case%%|*}
+		echo "$output"
+		[[ $status -eq 2 && $output == *"${case#*|}"* && $(wc -l <<<"$output") -eq 1 ]]
+	done
+	run "$MUSTER" simulate --show-faults nothing
+	[[ $status -eq 2 && $output == *"nothing"* ]]
+	run "$MUSTER" simulate "$llama" --cluster dgx-h100:4
+	[[ $status -eq 3 && $output == *"16384 ranks"* ]]
+	run "$MUSTER" simulate templates/programs/ddp.ini
+	[[ $status -eq 2 && $output == *"job.program"* ]]
+	run "$MUSTER" simulate
+	[[ $status -eq 2 ]]
+}
