@@ -45,26 +45,20 @@ announced() {
 	echo "${said:-0}"
 }
 
-# verify_all FOLDER: verifies its checkpoints. Step 4 is none any more if its removal was interrupted, which begins with the manifest.
-verify_all() {
-	[[ -e $1/step-00000004/MANIFEST.json ]] || rm -rf "$1/step-00000004"
-	"$MUSTER" ckpt verify "$1" >"$BATS_TEST_TMPDIR/verified"
-}
-
 # go_on WORD...: the run is started again and must end as if nothing had been.
 go_on() {
 	local said ckpt
 	ckpt=$(run_folder victim)/ckpt
 	said=$(announced)
 	[[ $said -eq 0 || -e $ckpt/step-$(printf %08d "$said") ]]
-	[[ $said -eq 0 ]] || verify_all "$ckpt"
+	[[ $said -eq 0 ]] || "$MUSTER" ckpt verify "$ckpt" >"$BATS_TEST_TMPDIR/verified"
 	# shellcheck disable=SC2086
 	run_tiny victim $words "$@"
 	"$losses" compare "$(run_folder undisturbed)/metrics.jsonl" "$(run_folder victim)/metrics.jsonl" 0 >"$BATS_TEST_TMPDIR/losses"
 	"$losses" repeats "$(run_folder victim)/metrics.jsonl" >"$BATS_TEST_TMPDIR/repeats"
 	# Step 4 stays if it was being copied.
 	[[ $(ls -A "$ckpt" | grep -v -e UPLOADS -e step-00000004) == $'step-00000008\nstep-00000012' ]]
-	verify_all "$ckpt"
+	"$MUSTER" ckpt verify "$ckpt" >"$BATS_TEST_TMPDIR/verified"
 	"$MUSTER" ckpt diff "$ckpt/step-00000012" "$(run_folder undisturbed)/ckpt/step-00000012" >"$BATS_TEST_TMPDIR/diff"
 }
 

@@ -22,8 +22,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ATTEMPT_PREFIX ".attempt-"
-
 struct folder_entry {
 	char name[64];
 	int64_t step;

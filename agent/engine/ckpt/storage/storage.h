@@ -58,6 +58,10 @@ struct ckpt_file {
  * what is listed. */
 typedef int ckpt_storage_visit(void *arg, const char *name, struct err *e);
 
+/* The names of attempts begin with it. Readers do not see them, and the next commit removes those whose writer
+ * is dead. */
+#define ATTEMPT_PREFIX ".attempt-"
+
 /* Which file it is, and whether it was modified since. */
 struct ckpt_stamp {
 	uint64_t device, inode;
@@ -124,7 +128,8 @@ struct ckpt_storage_ops {
 	/* Writes DIR/FILE whole, in place of an older one, and makes it durable. */
 	int (*put)(const struct ckpt_storage *s, const char *path, const void *data, size_t n,
 		   struct err *e);
-	/* Removes an attempt or a checkpoint; one that does not exist is a success. */
+	/* Removes an attempt or a checkpoint; one that does not exist is a success. A checkpoint whose removal is
+	 * interrupted is none any more. */
 	int (*remove)(const struct ckpt_storage *s, const char *path, struct err *e);
 	/* Gives an entry another name in its DIR. 1 if that name is taken, 0 on success, -1. */
 	int (*rename)(const struct ckpt_storage *s, const char *path, const char *to,

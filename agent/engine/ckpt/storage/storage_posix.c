@@ -286,9 +286,29 @@ static int posix_put(const struct ckpt_storage *s, const char *path, const void 
 	return file_replace(path, data, n, e);
 }
 
+/* Where the entry is renamed to before it is removed, as an attempt whose writer is dead. False: it is an
+ * attempt already. */
+static bool name_aside(const char *path, char out[PATH_MAX])
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	return strncmp(name, ATTEMPT_PREFIX, strlen(ATTEMPT_PREFIX)) != 0 &&
+	       snprintf(out, PATH_MAX, "%.*s" ATTEMPT_PREFIX "removed-%s", (int)(name - path), path,
+			name) < PATH_MAX;
+}
+
+/* A removal that is interrupted leaves no entry that looks damaged, but an attempt, which the next commit
+ * removes. */
 static int posix_remove(const struct ckpt_storage *s, const char *path, struct err *e)
 {
-	return ckpt_io_remove_folder(io_of(s), path, e);
+	const struct ckpt_io *io = io_of(s);
+	char aside[PATH_MAX];
+	if (!name_aside(path, aside))
+		return ckpt_io_remove_folder(io, path, e);
+	if (io->rename(path, aside) && errno != ENOENT &&
+	    (ckpt_io_remove_folder(io, aside, e) || (io->rename(path, aside) && errno != ENOENT)))
+		return err_errno(e, ERR_IO, "%s: cannot remove: it cannot be renamed to %s", path,
+				 aside);
+	return ckpt_io_remove_folder(io, aside, e);
 }
 
 static int posix_rename(const struct ckpt_storage *s, const char *path, const char *to,
