@@ -16,6 +16,13 @@ static double percent(double share)
 	return 100 * share;
 }
 
+/* A mean number of events: "0", "0.12", "3.4", "463". */
+static const char *mean(double n, char out[HUMAN])
+{
+	snprintf(out, HUMAN, "%.*f", n >= 9.95 || n < 0.005 ? 0 : n >= 0.995 ? 1 : 2, n);
+	return out;
+}
+
 static void print_head(const struct goodput_report *r, struct buf *out)
 {
 	const struct goodput_setup *s = &r->setup;
@@ -42,7 +49,7 @@ static void print_costs(const struct goodput_report *r, struct buf *out)
 static void print_sum(const struct goodput_report *r, struct buf *out)
 {
 	const struct goodput_sum *s = &r->sum;
-	char longest[HUMAN], steps[HUMAN];
+	char longest[HUMAN], steps[HUMAN], a[HUMAN], b[HUMAN], c[HUMAN];
 	buf_printf(out, "\n  %-24s %.2f %%, and %.2f to %.2f %% in nine of ten runs\n",
 		   "effective training time", percent(s->effective), percent(s->low),
 		   percent(s->high));
@@ -50,15 +57,13 @@ static void print_sum(const struct goodput_report *r, struct buf *out)
 		   human_count(s->steps, "", steps), human_seconds(r->setup.costs.step, longest));
 	buf_printf(
 		out,
-		"  %-24s %.0f; after %.0f of them the run went on from an earlier step, %.0f times "
-		"from copies in memory\n",
-		"faults", s->all_faults, s->restarts, s->from_copies);
-	buf_printf(out,
-		   "  %-24s replaced %.0f, left out with their replica %.1f, waited for %.1f\n",
-		   "nodes", s->replaced, s->shrunk, s->waited);
+		"  %-24s %s; after %s of them the run went on from an earlier step, %s times from "
+		"copies in memory\n",
+		"faults", mean(s->all_faults, a), mean(s->restarts, b), mean(s->from_copies, c));
+	buf_printf(out, "  %-24s replaced %s, left out with their replica %s, waited for %s\n",
+		   "nodes", mean(s->replaced, a), mean(s->shrunk, b), mean(s->waited, c));
 	buf_printf(out, "  %-24s %s\n", "longest break", human_span(s->longest, longest));
-	buf_printf(out, "  %-24s %.*f time%s\n", "begun again by hand",
-		   s->people > 0 && s->people < 10, s->people, s->people == 1 ? "" : "s");
+	buf_printf(out, "  %-24s %s times\n", "begun again by hand", mean(s->people, a));
 	if (s->endless)
 		buf_puts(out, "  A run would not end: more is lost than done.\n");
 }
@@ -140,10 +145,13 @@ static void print_advice(const struct goodput_report *r, struct buf *out)
 	const struct goodput_advice *a = &r->advice;
 	buf_printf(out, "\nBest for these faults: %.2f %%, with\n", percent(a->sum.effective));
 	buf_printf(out, "  checkpoint.every=%" PRId64, a->every);
-	if (a->copy_every)
+	if (r->setup.rules.copy_every)
 		buf_printf(out, " checkpoint.memory_every=%" PRId64, a->copy_every);
 	buf_printf(out, " slurm.spares=%d restart.max_restarts=%" PRId64 "%s\n", a->spares,
-		   a->restarts, r->setup.rules.leaves_slow ? "" : " health.slow_policy=exclude");
+		   a->restarts,
+		   a->leaves_slow == r->setup.rules.leaves_slow ? ""
+		   : a->leaves_slow                             ? " health.slow_policy=exclude"
+								: " health.slow_policy=warn");
 	if (r->setup.rules.restarts >= 0 && (double)r->setup.rules.restarts < r->sum.restarts)
 		buf_printf(out,
 			   "The job's restart.max_restarts = %" PRId64

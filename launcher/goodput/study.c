@@ -68,6 +68,18 @@ struct setting {
 	bool least; /* of those that are nearly the best, the least one costs the least; otherwise the largest */
 };
 
+static void set_slow(struct goodput_setup *s, int64_t value)
+{
+	s->rules.leaves_slow = value;
+}
+
+static bool can_leave(const struct goodput_setup *s, int64_t value)
+{
+	(void)s;
+	(void)value;
+	return true;
+}
+
 static void set_every(struct goodput_setup *s, int64_t value)
 {
 	s->rules.every = value;
@@ -84,9 +96,11 @@ static void set_copies(struct goodput_setup *s, int64_t value)
 	s->rules.copy_every = value;
 }
 
+/* 0: no copies. */
 static bool can_copy(const struct goodput_setup *s, int64_t every)
 {
-	return s->rules.copy_every > 0 && (double)every * s->costs.step >= s->costs.copy;
+	return s->rules.copy_every > 0 &&
+	       (!every || (double)every * s->costs.step >= s->costs.copy);
 }
 
 static void set_spares(struct goodput_setup *s, int64_t value)
@@ -103,13 +117,22 @@ static bool can_spare(const struct goodput_setup *s, int64_t spares)
 static const int64_t intervals[] = { 1,   2,    3,    5,    7,    10,   15,   20,
 				     30,  50,   70,   100,  150,  200,  300,  500,
 				     700, 1000, 1500, 2000, 3000, 5000, 10000 };
+static const int64_t copies[] = { 1,  2,   3,   5,   7,   10,  15,  20,   30, 50,
+				  70, 100, 150, 200, 300, 500, 700, 1000, 0 };
+static const int64_t slow[] = { false, true };
 static const int64_t spares[] = { 0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64 };
 
-enum { INTERVALS = sizeof intervals / sizeof *intervals, SPARES = sizeof spares / sizeof *spares };
+enum {
+	INTERVALS = sizeof intervals / sizeof *intervals,
+	COPIES = sizeof copies / sizeof *copies,
+	SPARES = sizeof spares / sizeof *spares,
+	SLOW = sizeof slow / sizeof *slow
+};
 
 static const struct setting settings[] = {
+	{ set_slow, can_leave, slow, SLOW, true },
 	{ set_spares, can_spare, spares, SPARES, true },
-	{ set_copies, can_copy, intervals, INTERVALS, false },
+	{ set_copies, can_copy, copies, COPIES, false },
 	{ set_every, can_save, intervals, INTERVALS, false },
 };
 
@@ -155,7 +178,6 @@ int goodput_advise(const struct goodput_setup *s, const struct goodput_plan *p,
 {
 	struct goodput_setup best = *s;
 	best.rules.restarts = -1;
-	best.rules.leaves_slow = true;
 	for (int i = 0; i < SETTINGS; i++)
 		if (choose(&best, &settings[i], p, e))
 			return -1;
@@ -164,6 +186,7 @@ int goodput_advise(const struct goodput_setup *s, const struct goodput_plan *p,
 	out->every = best.rules.every;
 	out->copy_every = best.rules.copy_every;
 	out->spares = best.spares;
+	out->leaves_slow = best.rules.leaves_slow;
 	/* Half more than in the worst of the runs. */
 	out->restarts = out->sum.most_restarts + out->sum.most_restarts / 2 + 10;
 	return 0;

@@ -31,11 +31,12 @@ int goodput_sum(const struct goodput_setup *s, const struct goodput_plan *p,
 
 /* Steps between checkpoints, steps between copies in memory, and spare nodes. The best ones do most with all
  * nodes that the run has, the spares among them. Of those that are nearly as good (GOODPUT_NEAR) it is the one
- * that costs the least besides: the rarest checkpoint or copy, and the fewest spares. The run leaves slow
- * nodes. */
+ * that costs the least besides: the rarest checkpoint or copy, or none (0), the fewest spares, and to stay on
+ * slow nodes. */
 struct goodput_advice {
 	int64_t every, copy_every;
 	int spares;
+	bool leaves_slow;
 	int64_t restarts; /* that restart.max_restarts should permit */
 	struct goodput_sum sum;
 };
