@@ -38,7 +38,7 @@
 enum simulate_bug {
 	BUG_NONE,
 	BUG_COMMITS_UNRECORDED, /* a checkpoint, although the run folder may lack metrics up to there */
-	BUG_COMMITS_UNHEARD     /* a checkpoint, although the supervisor may have given the agent up */
+	BUG_COMMITS_UNHEARD /* a checkpoint, although the supervisor may have given the agent up */
 };
 
 struct simulate_setup {
@@ -56,7 +56,7 @@ struct simulate_setup {
 	double seconds;
 	int most_faults;
 	double rates[SIMULATE_FAULT_COUNT]; /* relative */
-	enum simulate_bug bug; /* of the agents */
+	enum simulate_bug bug;              /* of the agents */
 };
 
 /* How the ends are counted. */
@@ -83,7 +83,7 @@ struct simulate_result {
 	int ends[SIMULATE_ENDS];
 	int64_t steps,
 		repeated; /* that were finished; of these, those that had been finished before */
-	int late; /* steps of agents that were cut off, while the next generation trained */
+	int late;         /* steps of agents that were cut off, while the next generation trained */
 	uint64_t events;
 	double seconds; /* of virtual time */
 };

@@ -108,7 +108,7 @@ struct process {
 	int rank, world;
 	bool warm, by_pmix, copies, resumes;
 	double silent_s;
-	double heard; /* when it last sent something that arrives */
+	double heard;     /* when it last sent something that arrives */
 	json_t *wants;    /* the ranks whose endpoints it needs */
 	size_t endpoints; /* of these that have come */
 	struct crew *crew;
@@ -142,8 +142,8 @@ struct crew { /* the ranks of a generation */
 	bool waiting;                  /* a rank does not work now */
 	bool ending;                   /* the last step is done; its checkpoint follows */
 	int64_t step, resume;          /* finished steps; where it continues */
-	int64_t recorded;              /* the run folder has the metrics up to there, as rank 0 knows */
-	int64_t copying;               /* the step of the copies that are made in memory; -1: none */
+	int64_t recorded; /* the run folder has the metrics up to there, as rank 0 knows */
+	int64_t copying;  /* the step of the copies that are made in memory; -1: none */
 	bool from_memory;
 	struct { /* the checkpoint that is being written; step -1: none */
 		int64_t step;
