@@ -5,13 +5,14 @@
 
 #include <sys/resource.h>
 
-/* Per rank: its control connection and the pidfd of its process. In addition: standard streams, the
+/* Per rank: its control connection. Per node: those of its guard and its helper. Per child: the pidfd of its
+ * process. In addition: standard streams, the
  * run's files, those of the loop, the PMIx server's pipe, Slurm's commands, and a few strangers. */
-enum { PER_RANK = 2, IN_ADDITION = 32 };
+enum { IN_ADDITION = 32 };
 
-int launcher_descriptors_allow(int ranks, struct err *e)
+int launcher_descriptors_allow(int ranks, int nodes, struct err *e)
 {
-	rlim_t need = (rlim_t)ranks * PER_RANK + IN_ADDITION;
+	rlim_t need = (rlim_t)ranks + (rlim_t)(nodes ? 2 * nodes : ranks) + IN_ADDITION;
 	struct rlimit limit;
 	if (getrlimit(RLIMIT_NOFILE, &limit))
 		return err_errno(e, ERR_UNSUPPORTED, "cannot read the limit of open files");

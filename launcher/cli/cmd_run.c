@@ -203,7 +203,9 @@ static int run_open(struct run_parts *r, struct err *e)
 	r->ops = command_launcher(r->job.launch.launcher);
 	supervise_terminal_detect(STDOUT_FILENO, &look);
 	if (launcher_agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) ||
-	    launcher_descriptors_allow(launcher_deployment_most_ranks(r->first, &r->machines), e) ||
+	    launcher_descriptors_allow(launcher_deployment_most_ranks(r->first, &r->machines),
+				       r->ops->word == LAUNCHER_LOCAL ? 0 : r->machines.n_nodes,
+				       e) ||
 	    launcher_address_space_allows(&r->first->job, &r->first->plan, e) ||
 	    open_run_folder(r, e) || rundir_save_job(r->dir, r->first->job_text, e))
 		return -1;

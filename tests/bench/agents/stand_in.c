@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { EVENTS = 256, CONNECTS_PER_TURN = 32, SPARE = 32, KILLED = SIGKILL, LEFT = 1 << 8 };
+enum { EVENTS = 256, CONNECTS_PER_TURN = 32, KILLED = SIGKILL, LEFT = 1 << 8 };
 
 static void fail_with(const char *what)
 {
@@ -269,7 +269,7 @@ int agents_stand_in(const char *dir)
 	s.epoll = epoll_create1(EPOLL_CLOEXEC);
 	s.generation = (uint32_t)strtoul(getenv(AGENT_ENV_GENERATION), NULL, 10);
 	read_ranks(&s);
-	if (launcher_descriptors_allow(s.n / 2 + SPARE, &e) ||
+	if (launcher_descriptors_allow(s.n, 1, &e) ||
 	    auth_secret_parse(getenv(AGENT_ENV_SECRET), s.secret, &e)) {
 		fprintf(stderr, "%s\n", e.text);
 		return 1;

@@ -15,10 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-	SELF = 4096,
-	SPARE = 32 /* launcher_descriptors_allow() counts 2 descriptors for each agent; these have 1 */
-};
+enum { SELF = 4096 };
 
 /* --- the launch backend: a stand-in for all agents of a launch ------------------------------ */
 
@@ -275,7 +272,7 @@ static int run(int n, uv_loop_t *loop, struct supervise_options *o, struct err *
 		return err_errno(e, ERR_IO, "/proc/self/exe");
 	self[len] = '\0';
 	if (plan_run(n, &job, &machines, &first, e) ||
-	    launcher_descriptors_allow(n / 2 + SPARE, e) ||
+	    launcher_descriptors_allow(n, 1, e) ||
 	    rundir_open(folder, "run", &o->run, e) || supervise_terminal_open(&look, &o->term, e) ||
 	    net_listen("127.0.0.1", &o->listener, address, e))
 		return -1;
