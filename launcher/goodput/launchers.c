@@ -60,15 +60,18 @@ void goodput_launch_by(int launcher, struct goodput_setup *s)
 		s->rules.copy_every = 0;
 }
 
-/* As the agents choose it: as often as it costs less than a share of the time, and as one is done. */
-static int64_t copy_every(const struct job *job, const struct goodput_costs *c)
+/* As the agents choose it (agent/engine/train/copy_pace.h): as often as one is done, as it costs less than a
+ * share of the time, and as it is worth it. */
+static int64_t copy_every(const struct job *job, const struct goodput_costs *c, int nodes)
 {
 	int64_t asked = job->checkpoint.memory_every;
 	bool kept = job->restart.warm && job->checkpoint.copies > 0;
 	if (!kept || asked >= 0)
 		return kept ? asked : 0;
-	double steps = fmax(c->snapshot / copies_share, c->copy) / c->step;
-	return (int64_t)fmin(fmax(ceil(steps), 1), 1e12);
+	double mtbf = job->restart.node_mtbf > 0 ? 3600 * job->restart.node_mtbf / nodes : INFINITY,
+	       seconds = fmax(fmax(c->snapshot / copies_share, c->copy),
+			      sqrt(2 * c->snapshot * mtbf));
+	return (int64_t)fmin(fmax(ceil(seconds / c->step), 1), 1e9);
 }
 
 void goodput_setup_of(const struct deployment *d, int spares, const struct goodput_faults *faults,
@@ -91,6 +94,6 @@ void goodput_setup_of(const struct deployment *d, int spares, const struct goodp
 		.restarts = job->restart.max_restarts,
 		.patience = job->restart.patience,
 		.every = job->checkpoint.every,
-		.copy_every = copy_every(job, &out->costs),
+		.copy_every = copy_every(job, &out->costs, out->nodes),
 	};
 }

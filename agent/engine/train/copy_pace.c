@@ -28,10 +28,25 @@ void train_copy_pace_take(struct copy_pace *p, double stall_s)
 	p->copies++;
 }
 
+static double cost_of(const struct copy_pace *p)
+{
+	return p->stall_s + fmax(p->slow_s, 0);
+}
+
+static int64_t whole(double every)
+{
+	return every < 1 ? 1 : every > EVERY_MOST ? EVERY_MOST : (int64_t)every;
+}
+
 int64_t train_copy_pace_every(const struct copy_pace *p, double share)
+{
+	return p->step_s > 0 ? whole(ceil(cost_of(p) / (share * p->step_s))) : 0;
+}
+
+int64_t train_copy_pace_worth(const struct copy_pace *p, double mtbf, int64_t done)
 {
 	if (!(p->step_s > 0))
 		return 0;
-	double every = ceil((p->stall_s + fmax(p->slow_s, 0)) / (share * p->step_s));
-	return every < 1 ? 1 : every > EVERY_MOST ? EVERY_MOST : (int64_t)every;
+	double worth = sqrt(2 * cost_of(p) * mtbf) / p->step_s;
+	return whole(fmin(worth, (double)done / 10));
 }

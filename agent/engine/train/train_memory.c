@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "base/meminfo.h"
 
+#include <math.h>
+
 /* With memory_every = -1: the share of the time that copies may take, the first steps that are not
  * measured because they are slower than others, the steps that are measured before the first copy, and
  * the share of the free memory that copies may take. */
@@ -74,7 +76,7 @@ int trainer_memory_open(struct trainer *t, struct err *e)
 		.gate = &t->copy_gate,
 	};
 	t->copy_gate = (struct ckpt_gate){ await_records, t };
-	t->copied = t->at.step;
+	t->copied = t->continued = t->at.step;
 	t->pace_skips = STEPS_SLOW;
 	if (room && ckpt_mirror_open(env->world, &opt, &t->mirror, e))
 		return -1;
@@ -137,6 +139,22 @@ static void report_every(struct trainer *t)
 		t->copy_every = every;
 }
 
+/* Seconds between two faults of the nodes that the run has. */
+static double mtbf(const struct trainer *t)
+{
+	double nodes = ceil((double)comm_size(t->env->world) / fmax(t->env->node_ranks, 1)),
+	       hours = t->job->restart.node_mtbf;
+	return hours > 0 ? 3600 * hours / nodes : INFINITY;
+}
+
+/* Steps to the next copy, as this rank measures it. */
+static int64_t choose_interval(const struct trainer *t)
+{
+	int64_t least = train_copy_pace_every(&t->pace, time_share),
+		worth = train_copy_pace_worth(&t->pace, mtbf(t), t->at.step - t->continued);
+	return least > worth ? least : worth;
+}
+
 int trainer_memory_take(struct trainer *t, struct err *e)
 {
 	double since = clock_s();
@@ -151,7 +169,7 @@ int trainer_memory_take(struct trainer *t, struct err *e)
 		report_every(t);
 	t->copied = t->at.step;
 	train_copy_pace_take(&t->pace, clock_s() - since);
-	ckpt_mirror_start(t->mirror, train_copy_pace_every(&t->pace, time_share));
+	ckpt_mirror_start(t->mirror, choose_interval(t));
 	train_phases_lap(&t->spent, "memory copy", &since);
 	return 0;
 }

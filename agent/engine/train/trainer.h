@@ -55,6 +55,7 @@ struct trainer {
 	bool local_skipped;         /* a save to it was left out; it was reported */
 	struct ckpt_mirror *mirror; /* NULL: there are no copies in memory */
 	int64_t copied;             /* the step of the last one, or where the run continued */
+	int64_t continued;          /* where the run continued */
 	struct copy_pace pace;
 	int64_t copy_every; /* with memory_every = -1: steps from one to the next, as reported */
 	int pace_skips;     /* so many steps are not measured yet */

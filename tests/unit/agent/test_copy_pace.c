@@ -1,6 +1,7 @@
 /* Tests how often copies in memory are taken. */
 #include "agent/engine/train/copy_pace.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,6 +75,23 @@ static void one_outlier_does_not_end_the_copies(void **state)
 	assert_in_range(train_copy_pace_every(&p, 0.01), 1, 3);
 }
 
+static void rare_faults_make_copies_rare(void **state)
+{
+	struct copy_pace p = { 0 };
+	(void)state;
+	assert_int_equal(train_copy_pace_worth(&p, 1e6, 1000), 0);
+	steps(&p, 5, 2, false);
+	train_copy_pace_take(&p, 0.02);
+	/* the square root of 2 * 0.02 s * 1e6 s is 200 s */
+	assert_int_equal(train_copy_pace_worth(&p, 1e6, 100000), 100);
+	assert_int_equal(train_copy_pace_worth(&p, 1e4, 100000), 10);
+	assert_int_equal(train_copy_pace_worth(&p, 0.1, 100000), 1);
+	/* Not more than a tenth of what could be lost. */
+	assert_int_equal(train_copy_pace_worth(&p, 1e6, 400), 40);
+	assert_int_equal(train_copy_pace_worth(&p, INFINITY, 70), 7);
+	assert_int_equal(train_copy_pace_worth(&p, INFINITY, 3), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -81,6 +99,7 @@ int main(void)
 		cmocka_unit_test(the_wait_is_spread_over_steps),
 		cmocka_unit_test(slower_steps_count_too),
 		cmocka_unit_test(faster_steps_do_not_count),
+		cmocka_unit_test(rare_faults_make_copies_rare),
 		cmocka_unit_test(one_outlier_does_not_end_the_copies),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

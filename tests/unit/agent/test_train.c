@@ -57,6 +57,7 @@ static json_t *welcome_json(void)
 				 .coords = json_object(),
 				 .node = "",
 				 .heartbeat_s = 0.05,
+				 .silent_s = 15,
 				 .group_secret = "",
 				 .bus = "",
 				 .cpus = "" };
