@@ -2,6 +2,7 @@
 
 #include "launcher/cli/command.h"
 #include "launcher/cli/fit_nodes.h"
+#include "launcher/cli/request.h"
 #include "launcher/deployment.h"
 #include "launcher/fit.h"
 #include "launcher/job_cluster.h"
@@ -79,13 +80,6 @@ static const char help[] =
 	"  2  usage or job file\n"
 	"  3  the machine cannot hold the job\n";
 
-static int print_json(json_t *doc)
-{
-	int bad = json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
-	putchar('\n');
-	return bad || fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
-}
-
 static int print_text(const struct deployment *d, const json_t *spares)
 {
 	struct buf text = BUF_INIT;
@@ -105,7 +99,7 @@ static int show_plan(const struct job *job, struct cluster *cluster, json_t *spa
 	if (command_fit_nodes(job, cluster, spares, &d, &e))
 		return command_fail(&e);
 	int status = schedule      ? cmd_plan_schedule(&d->job, &d->plan, drawn)
-		     : drawn->json ? print_json(d->plan_doc)
+		     : drawn->json ? command_request_json(json_incref(d->plan_doc), STATUS_DONE)
 				   : print_text(d, spares);
 	launcher_deployment_free(d);
 	return status;

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/request.h"
 #include "launcher/fit.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/show/search.h"
@@ -13,14 +14,6 @@
 #include <string.h>
 
 enum { POINTS_MAX = 24, DEVICES_MAX = 1000000 };
-
-static int print_json(json_t *doc)
-{
-	int bad = !doc || json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
-	json_decref(doc);
-	putchar('\n');
-	return bad || fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
-}
 
 static int print_text(struct buf *text)
 {
@@ -46,8 +39,8 @@ int cmd_plan_auto(const struct job *job, const struct cluster *cluster, json_t *
 		status = command_fail(&e);
 	} else if (json) {
 		doc = show_search_json(job, cluster, s);
-		json_object_set(doc, "spares", spares); /* print_json refuses NULL */
-		status = print_json(doc);
+		json_object_set(doc, "spares", spares); /* NULL is refused below */
+		status = command_request_json(doc, STATUS_DONE);
 	} else {
 		show_search_print(job, cluster, s, &text);
 		launcher_spares_print(spares, &text);
@@ -151,7 +144,7 @@ int cmd_plan_scaling(const struct job *job, const char *spec, const char *range,
 	rc = rc || (svg && write_svg(job, spec, points, n, svg, &e));
 	int status = rc ? command_fail(&e) : 0;
 	if (!rc && json)
-		status = print_json(show_scaling_json(job, spec, points, n));
+		status = command_request_json(show_scaling_json(job, spec, points, n), STATUS_DONE);
 	else if (!rc) {
 		show_scaling_print(job, spec, points, n, &text);
 		status = print_text(&text);

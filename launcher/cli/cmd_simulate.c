@@ -1,5 +1,6 @@
 #include "launcher/cli/command.h"
 #include "launcher/cli/fit_nodes.h"
+#include "launcher/cli/request.h"
 #include "launcher/fit.h"
 #include "launcher/goodput/report.h"
 #include "launcher/job_cluster.h"
@@ -26,7 +27,8 @@ static const char help[] =
 	"and\n"
 	"  spare nodes that are best. The guide doc/guide/goodput.md explains the model.\n"
 	"\n"
-	"  Nodes of the cluster that the layout does not use are spare nodes.\n"
+	"  The run has the nodes of its layout, and slurm.spares in addition. Other nodes of the\n"
+	"  cluster are not its own.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --cluster SPEC      the machine, instead of the job's [launch] cluster: local, slurm, "
@@ -72,14 +74,6 @@ static int print_help(void)
 	int status = command_help(buf_str(&text));
 	buf_fini(&text);
 	return status;
-}
-
-static int print_json(json_t *doc)
-{
-	int bad = !doc || json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
-	json_decref(doc);
-	putchar('\n');
-	return bad || fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
 }
 
 /* --- Options -------------------------------------------------------------------------------- */
@@ -132,10 +126,10 @@ static int read_options(const struct words *w, struct goodput_report *r, struct 
 
 /* --- The simulation ------------------------------------------------------------------------- */
 
-static int simulate(const struct words *w, const struct deployment *d, int spares,
+static int simulate(const struct words *w, const struct deployment *d,
 		    const struct goodput_faults *faults, struct goodput_report *r, struct err *e)
 {
-	goodput_setup_of(d, spares, faults, &r->setup);
+	goodput_setup_of(d, faults, &r->setup);
 	r->devices = d->plan.world;
 	return read_options(w, r, e) || set_costs(w->costs, &r->setup.costs, e) ||
 			       goodput_report_make(r, e)
@@ -147,7 +141,7 @@ static int print_report(const struct goodput_report *r, bool json)
 {
 	struct buf text = BUF_INIT;
 	if (json)
-		return print_json(goodput_report_json(r));
+		return command_request_json(goodput_report_json(r), STATUS_DONE);
 	goodput_report_print(r, &text);
 	int status = command_help(buf_str(&text));
 	buf_fini(&text);
@@ -162,7 +156,7 @@ static int simulate_on(const struct words *w, const struct job *job, struct clus
 	struct goodput_report *r = calloc(1, sizeof *r);
 	struct deployment *d = NULL;
 	json_t *spares = NULL;
-	int nodes = cluster->n_nodes, status = STATUS_DONE;
+	int status = STATUS_DONE;
 	if (!r) {
 		err_set(&e, ERR_NOMEM, "no memory for the answer");
 		topo_cluster_free(cluster);
@@ -171,7 +165,7 @@ static int simulate_on(const struct words *w, const struct job *job, struct clus
 	} else if (!command_fit_nodes(job, cluster, spares, &d, &e)) {
 		r->job = job->job.name;
 		r->cluster = spec;
-		if (!simulate(w, d, nodes - launcher_deployment_nodes(d), faults, r, &e))
+		if (!simulate(w, d, faults, r, &e))
 			status = print_report(r, w->json);
 	}
 	if (e.code != ERR_NONE)
@@ -186,8 +180,9 @@ static int show_faults(const char *word)
 {
 	static struct goodput_faults faults;
 	struct err e = ERR_INIT;
-	return goodput_faults_open(word, &faults, &e) ? command_fail(&e)
-						      : print_json(goodput_faults_json(&faults));
+	return goodput_faults_open(word, &faults, &e)
+		       ? command_fail(&e)
+		       : command_request_json(goodput_faults_json(&faults), STATUS_DONE);
 }
 
 int cmd_simulate(int argc, char **argv)
@@ -205,8 +200,11 @@ int cmd_simulate(int argc, char **argv)
 	struct err e = ERR_INIT;
 	if (command_wants_help(argc, argv))
 		return print_help();
-	if (argc == 3 && !strcmp(argv[1], "--show-faults"))
-		return show_faults(argv[2]);
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--show-faults"))
+			return argc == 3 && i == 1
+				       ? show_faults(argv[2])
+				       : command_misuse(argv[0], "--show-faults LIST stands alone");
 	int status = command_job(argc, argv, options, TO_PLAN, &job);
 	if (status)
 		return status;

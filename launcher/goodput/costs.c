@@ -9,8 +9,11 @@
 /* Measured by `make bench-agents` with 10,000 ranks: the end of a process is seen after 2.9 ms; the supervisor
  * decides, and tells the others, in 70 µs per rank. */
 static const double closed_s = 3e-3, decide_rank_s = 70e-6;
-/* A step of srun with 256 ranks starts in 10 s under Slurm's PMIx, most of which is Slurm's. */
-static const double start_s = 10;
+/* srun starts a step of 256 ranks in 10 s under Slurm's PMIx, most of which Slurm needs. More nodes take longer;
+ * this is an assumption for 2,048. */
+static const double start_s = 30, replace_s = 10;
+/* An assumption: the job has a high priority. */
+static const double queue_s = 600;
 /* Nobody waits beside the run: half an hour to notice, to look, and to begin again. */
 static const double person_s = 1800;
 /* Bytes per second that the ranks of a node exchange with another one, if its adapters are not known. */
@@ -50,13 +53,13 @@ static double slow_of(const struct job *job, const struct train_costs *t)
 	return WINDOWS * window + t->snapshot + t->write;
 }
 
-/* Weights are compared every few steps, and before each checkpoint. */
-static double numbers_of(const struct job *job, const struct train_costs *t)
+/* Replicas compare their weights every few steps, and before each checkpoint. */
+static double numbers_of(const struct job *job, const struct train_costs *t, int replicas)
 {
 	double every = (double)job->checkpoint.every, compare = (double)job->health.compare_every;
 	if (compare > 0)
 		every = every > 0 ? fmin(every, compare) : compare;
-	return every * t->step / 2;
+	return compare < 0 || every <= 0 || replicas < 2 ? INFINITY : every * t->step / 2;
 }
 
 void goodput_costs_of(const struct deployment *d, struct goodput_costs *out)
@@ -80,14 +83,15 @@ void goodput_costs_of(const struct deployment *d, struct goodput_costs *out)
 				? fmin(job->restart.hang_timeout, job->restart.hang_floor) +
 					  job->restart.stacks_timeout
 				: INFINITY,
-		.numbers = numbers_of(job, &t),
+		.numbers = numbers_of(job, &t, d->plan.layout.dp),
 		.slow = slow_of(job, &t),
 		.end = decide_rank_s * d->plan.world,
 		.respawn = job->restart.respawn,
-		.replace = start_s,
-		.recall = copy,
+		.replace = replace_s,
+		.recall = copy + t.snapshot,
 		.load = load,
 		.start = start_s,
+		.queue = queue_s,
 		.person = person_s,
 	};
 }
@@ -107,16 +111,16 @@ int goodput_costs_set(struct goodput_costs *c, const char *word, struct err *e)
 	if (i < 0)
 		return err_set(
 			e, ERR_USAGE,
-			"--cost %.60s: write NAME=SECONDS, such as hang=120; muster simulate "
+			"--costs %.60s: write NAME=SECONDS, such as hang=120; muster simulate "
 			"--help lists the names",
 			word);
 	char *end;
 	double seconds = strtod(equals + 1, &end);
 	if (end == equals + 1 || *end || !(seconds >= 0 && seconds <= 1e9))
 		return err_set(e, ERR_USAGE,
-			       "--cost %.60s: the seconds must be a number from 0 to 1e9", word);
+			       "--costs %.60s: the seconds must be a number from 0 to 1e9", word);
 	if (i == COST_step && seconds <= 0)
-		return err_set(e, ERR_USAGE, "--cost %.60s: a step takes longer than 0 s", word);
+		return err_set(e, ERR_USAGE, "--costs %.60s: a step takes longer than 0 s", word);
 	*goodput_cost(c, i) = seconds;
 	return 0;
 }

@@ -16,20 +16,23 @@
 	X(step, "a step, without checkpoints and faults") \
 	X(snapshot, "training waits for the snapshot of a checkpoint, or of a copy in memory") \
 	X(write, "from the snapshot of a checkpoint until it counts") \
-	X(copy, "from the snapshot of a copy in memory until it counts") \
+	X(copy, "from the snapshot of a copy in memory until it counts, at its keeper") \
 	X(closed, "until it is seen that a process has ended") \
 	X(silent, "until a node that is gone counts as lost") \
 	X(hang, "until ranks that stand still count as hung") \
-	X(numbers, "until wrong numbers are found") \
+	X(numbers, "until wrong numbers are found, on average") \
 	X(slow, "until a slow node is found, and the checkpoint with which the run leaves it") \
-	X(end, "until the processes that are not kept have ended, and what follows is decided") \
+	X(end, \
+	  "from a loss until the processes that are not kept have ended, and muster has decided") \
 	X(respawn, "until the ranks run again, with their communicators") \
-	X(replace, "more, if ranks must start on another node") \
+	X(replace, "in addition, if ranks must start on another node") \
 	X(recall, "to load the state from copies in memory") \
 	X(load, "to load the state from a checkpoint") \
-	X(start, "more, if all processes of the run start") \
+	X(start, "in addition, if all processes of the run start") \
+	X(queue, "until a job that was requeued without its lost node runs again") \
 	X(person, "until a person has begun the run again")
 
+/* INFINITY: what is waited for never happens. */
 struct goodput_costs {
 #define GOODPUT_COST_MEMBER(name, doc) double name;
 	GOODPUT_COSTS(GOODPUT_COST_MEMBER)

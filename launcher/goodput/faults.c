@@ -17,6 +17,8 @@ static const double year_s = 8760 * 3600.0;
 enum { REPAIR_H = 24, RESET_H = 1 };
 
 /* Of Llama 3: how many there were in 54 days on 2,048 nodes. */
+static const double usual_slowdown = 1.3;
+
 static const struct {
 	const char *name;
 	int count;
@@ -88,6 +90,7 @@ static void build(int list, struct goodput_faults *out)
 		f->rate = scale * llama3[i].count / llama3_node_s;
 		f->shows = llama3[i].shows;
 		f->node_out = 3600 * llama3[i].node_out_h;
+		f->slowdown = usual_slowdown;
 	}
 }
 
@@ -109,19 +112,31 @@ static int read_shows(const char *word, enum goodput_shows *out, struct err *e)
 		       word);
 }
 
+/* Whole characters, as many as there is room for. */
+static void copy_text(char *out, size_t size, const char *text)
+{
+	size_t len = 0, n;
+	while ((n = human_character(text + len)) && len + n < size)
+		len += n;
+	memcpy(out, text, len);
+	out[len] = '\0';
+	human_plain(out);
+}
+
 static int read_fault(const json_t *item, struct goodput_fault *out, struct err *e)
 {
 	struct goodput_fault_fields f;
 	if (fields_read(rows, item, "a fault", &f, e))
 		return -1;
-	snprintf(out->name, sizeof out->name, "%s", f.name);
-	snprintf(out->doc, sizeof out->doc, "%s", f.has_doc ? f.doc : "");
-	human_plain(out->name);
-	human_plain(out->doc);
+	copy_text(out->name, sizeof out->name, f.name);
+	copy_text(out->doc, sizeof out->doc, f.has_doc ? f.doc : "");
+	out->slowdown = f.has_slowdown ? f.slowdown : usual_slowdown;
 	if (!(f.per_node_year >= 0 && f.per_node_year <= 1e9) ||
 	    !(f.node_out_h >= 0 && f.node_out_h <= 1e6))
 		return err_set(e, ERR_USAGE,
 			       "per_node_year must be 0 to 1e9, and node_out_h 0 to 1e6");
+	if (!(out->slowdown > 1 && out->slowdown <= 1000))
+		return err_set(e, ERR_USAGE, "slowdown must be above 1, and at most 1000");
 	out->rate = f.per_node_year / year_s;
 	out->node_out = 3600 * f.node_out_h;
 	return read_shows(f.shows, &out->shows, e);
@@ -134,8 +149,7 @@ static int read_list(const json_t *doc, const char *name, struct goodput_faults 
 	size_t i;
 	json_t *item;
 	*out = (struct goodput_faults){ 0 };
-	snprintf(out->name, sizeof out->name, "%s", own ? own : name);
-	human_plain(out->name);
+	copy_text(out->name, sizeof out->name, own ? own : name);
 	if (!json_array_size(list) || json_array_size(list) > GOODPUT_KINDS)
 		return err_set(e, ERR_USAGE, "\"faults\" must be a list of 1 to %d faults",
 			       GOODPUT_KINDS);
@@ -179,13 +193,14 @@ int goodput_faults_open(const char *word, struct goodput_faults *out, struct err
 		}
 	if (!read_file(word, out, e))
 		return 0;
-	return e->code == ERR_NOTFOUND ? err_set(e, ERR_USAGE,
-						 "--faults %.60s: there is no such file; write "
-						 "llama3, rsc1, rsc2, or "
-						 "the path of a file as muster simulate "
-						 "--show-faults llama3 prints it",
-						 word)
-				       : -1;
+	return e->code == ERR_NOTFOUND
+		       ? err_set(e, ERR_USAGE,
+				 "%.60s: there is no such list of faults, and no such file; write "
+				 "llama3, rsc1, rsc2, or "
+				 "the path of a file as muster simulate "
+				 "--show-faults llama3 prints it",
+				 word)
+		       : -1;
 }
 
 json_t *goodput_faults_json(const struct goodput_faults *f)
@@ -198,10 +213,15 @@ json_t *goodput_faults_json(const struct goodput_faults *f)
 			.per_node_year = k->rate * year_s,
 			.shows = shows_words[k->shows],
 			.node_out_h = k->node_out / 3600,
+			.has_slowdown = k->shows == SHOWS_SLOW,
+			.slowdown = k->slowdown,
 			.has_doc = k->doc[0],
 			.doc = k->doc,
 		};
-		json_array_append_new(list, fields_json(rows, &fields));
+		if (json_array_append_new(list, fields_json(rows, &fields))) {
+			json_decref(list);
+			return NULL;
+		}
 	}
 	return json_pack("{s:s, s:o}", "name", f->name, "faults", list);
 }

@@ -1,5 +1,5 @@
 /*
- * faults — how often what breaks on a cluster: the kinds of faults, their rates, and what each needs.
+ * faults — what breaks on a cluster: the kinds of faults, and how often each comes.
  *
  * Three lists are built in:
  *
@@ -14,7 +14,9 @@
  * muster; `muster simulate --show-faults NAME` prints them as a file to change and to give back:
  *
  *     { "name": "ours", "faults": [ { "name": "gpu", "per_node_year": 0.49, "shows": "closed",
- *                                     "node_out_h": 24, "doc": "a GPU fails" }, … ] }
+ *                                     "node_out_h": 24, "doc": "a GPU fails" },
+ *                                   { "name": "hot", "per_node_year": 0.02, "shows": "slow",
+ *                                     "slowdown": 1.3, "node_out_h": 24 }, … ] }
  *
  * Faults of a kind come at random, independently of each other (a Poisson process), on each node that
  * the run uses.
@@ -34,7 +36,7 @@
 	X(HANG, "hang", "ranks stand still") \
 	X(NUMBERS, "numbers", \
 	  "a device computes wrongly; the steps from then on count for nothing") \
-	X(SLOW, "slow", "the node computes more slowly") \
+	X(SLOW, "slow", "the node computes more slowly, and all others wait for it") \
 	X(PLANNED, "planned", "the run is asked to stop, and begins again")
 
 enum goodput_shows {
@@ -53,6 +55,8 @@ const char *goodput_shows_word(enum goodput_shows s);
 	F(shows, TEXT, REQUIRED, "closed, silent, hang, numbers, slow or planned") \
 	F(node_out_h, NUMBER, REQUIRED, \
 	  "hours until its node can be used again; 0: it can at once") \
+	F(slowdown, NUMBER, OPTIONAL, \
+	  "slow: how many times longer a step takes; 1.3 if it is absent") \
 	F(doc, LINE, OPTIONAL, "what it is, for people")
 
 struct goodput_fault_fields {
@@ -66,6 +70,7 @@ struct goodput_fault {
 	double rate; /* of a node, per second */
 	enum goodput_shows shows;
 	double node_out; /* seconds */
+	double slowdown; /* SHOWS_SLOW: above 1 */
 };
 
 struct goodput_faults {
@@ -79,7 +84,7 @@ int goodput_faults_open(const char *word, struct goodput_faults *out, struct err
 /* text: of a file; name: of it, for errors, which are ERR_USAGE. */
 int goodput_faults_parse(const char *text, size_t len, const char *name, struct goodput_faults *out,
 			 struct err *e);
-/* As in a file; a new reference. */
+/* As in a file; a new reference. NULL: no memory. */
 json_t *goodput_faults_json(const struct goodput_faults *f);
 /* The rate of all kinds together: faults of a node per second. */
 double goodput_faults_rate(const struct goodput_faults *f);

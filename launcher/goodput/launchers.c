@@ -31,7 +31,7 @@ static const struct {
 	{ "nvrx-restarts", "with any number of restarts, spares, and local checkpoints", 0.3, 30,
 	  300, 15, 45, -1, false, true, true },
 	{ "nvrx-in-process", "its restart inside the process, and local checkpoints", 1.5, 30, 96,
-	  5, 0, -1, true, true, true },
+	  5, 60, -1, true, true, true },
 };
 
 const char *goodput_launcher_name(int i)
@@ -55,7 +55,6 @@ void goodput_launch_by(int launcher, struct goodput_setup *s)
 	s->rules.warm = launchers[launcher].warm;
 	s->rules.keeps = launchers[launcher].keeps;
 	s->rules.shrinks = s->rules.leaves_slow = false;
-	s->rules.patience = INFINITY;
 	if (!launchers[launcher].copies)
 		s->rules.copy_every = 0;
 }
@@ -65,7 +64,8 @@ void goodput_launch_by(int launcher, struct goodput_setup *s)
 static int64_t copy_every(const struct job *job, const struct goodput_costs *c, int nodes)
 {
 	int64_t asked = job->checkpoint.memory_every;
-	bool kept = job->restart.warm && job->checkpoint.copies > 0;
+	bool kept = job->restart.warm && job->checkpoint.copies > 0 &&
+		    (asked >= 0 || job->parallel.sync != SYNC_SERVER);
 	if (!kept || asked >= 0)
 		return kept ? asked : 0;
 	double mtbf = job->restart.node_mtbf > 0 ? 3600 * job->restart.node_mtbf / nodes : INFINITY,
@@ -74,23 +74,25 @@ static int64_t copy_every(const struct job *job, const struct goodput_costs *c, 
 	return (int64_t)fmin(fmax(ceil(seconds / c->step), 1), 1e9);
 }
 
-void goodput_setup_of(const struct deployment *d, int spares, const struct goodput_faults *faults,
+void goodput_setup_of(const struct deployment *d, const struct goodput_faults *faults,
 		      struct goodput_setup *out)
 {
 	const struct job *job = &d->job;
 	*out = (struct goodput_setup){
 		.nodes = launcher_deployment_nodes(d),
 		.replicas = d->plan.layout.dp,
-		.spares = spares,
+		.spares = (int)job->slurm.spares,
 		.steps = job->job.steps,
 		.faults = faults,
 	};
 	goodput_costs_of(d, &out->costs);
 	out->rules = (struct goodput_rules){
 		.warm = job->restart.warm,
-		.leaves_slow = job->health.slow_policy == SLOW_EXCLUDE &&
-			       job->health.slow_factor > 0,
+		.finds = job->health.slow_factor > 0 ? job->health.slow_factor : INFINITY,
+		.leaves_slow = job->health.slow_policy == SLOW_EXCLUDE,
 		.shrinks = job->restart.shrink != SHRINK_KEEP,
+		.regrows = job->restart.regrow != REGROW_NO,
+		.requeues = job->slurm.requeue,
 		.restarts = job->restart.max_restarts,
 		.patience = job->restart.patience,
 		.every = job->checkpoint.every,

@@ -10,8 +10,10 @@
  *                        nodes keep
  *     nvrx-in-process    its restart inside the process, with the same copies
  *
- * None of the others looks for slow nodes in order to leave them. Wrong numbers are found as by muster,
- * although none of the others looks for them either.
+ * None of the others looks for slow nodes in order to leave them. Wrong numbers are found as by muster, although
+ * none of the others looks for them either. Each has its own time to see a fault and to start; the costs of
+ * checkpoints, of communicators and of people are those of the setup, as are spares, requeueing and patience.
+ * torchrun can also shrink (--nnodes=MIN:MAX), which is not simulated.
  */
 #ifndef MUSTER_LAUNCHER_GOODPUT_LAUNCHERS_H
 #define MUSTER_LAUNCHER_GOODPUT_LAUNCHERS_H
@@ -24,9 +26,9 @@ enum { GOODPUT_LAUNCHERS = 6 };
 const char *goodput_launcher_name(int i); /* 0: muster */
 const char *goodput_launcher_doc(int i);
 
-/* The run of a job that muster launches, on nodes of which `spares` are free. It is borrowed for the faults
- * only. */
-void goodput_setup_of(const struct deployment *d, int spares, const struct goodput_faults *faults,
+/* The run of a job that muster launches, with slurm.spares nodes in addition to those of its layout. faults:
+ * borrowed. */
+void goodput_setup_of(const struct deployment *d, const struct goodput_faults *faults,
 		      struct goodput_setup *out);
 /* The same run under another launcher: 1 to GOODPUT_LAUNCHERS - 1. */
 void goodput_launch_by(int launcher, struct goodput_setup *s);

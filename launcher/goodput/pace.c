@@ -3,36 +3,38 @@
 
 #include <math.h>
 
-/* A slow node makes every step so many times longer: all wait for it. */
-static const double slow_factor = 1.3;
-
 struct pace {
 	double step;   /* seconds of one, with the ranks that there are */
-	double slow;   /* more of them because of a slow node */
-	double saving; /* more, on average, for snapshots */
+	double slow;   /* in addition, because all wait for a slow node */
+	double saving; /* in addition, on average, for snapshots */
 	double all;
 };
 
-static double share(int64_t every)
+/* Seconds for each step of what comes every so many steps, and takes so long. */
+static double spread(int64_t every, double seconds)
 {
-	return every > 0 ? 1.0 / (double)every : 0;
+	return every > 0 ? fmax(0, seconds) / (double)every : 0;
+}
+
+/* A checkpoint waits for the one before it. */
+static double saving(const struct goodput_setup *s, double step)
+{
+	const struct goodput_costs *c = &s->costs;
+	const struct goodput_rules *r = &s->rules;
+	return spread(r->every, fmax(c->snapshot, c->write - (double)r->every * step)) +
+	       spread(r->copy_every, c->snapshot);
 }
 
 static struct pace pace_of(const struct run *r)
 {
-	const struct goodput_costs *c = &r->s->costs;
-	const struct goodput_rules *rules = &r->s->rules;
-	struct pace p = { .step = c->step * goodput_fewer(r) };
-	p.slow = r->now < r->slow_until ? p.step * (slow_factor - 1) : 0;
-	p.saving = c->snapshot * (share(rules->every) + share(rules->copy_every));
+	struct pace p = { .step = r->s->costs.step * goodput_fewer(r, 0) };
+	double slowdown = 1;
+	for (int i = 0; i < r->n_slow; i++)
+		slowdown = fmax(slowdown, r->slow[i].slowdown);
+	p.slow = p.step * (slowdown - 1);
+	p.saving = saving(r->s, p.step + p.slow);
 	p.all = p.step + p.slow + p.saving;
 	return p;
-}
-
-double goodput_train_end(const struct run *r)
-{
-	return r->s->seconds > 0 ? INFINITY
-				 : r->now + (double)(r->s->steps - r->step) * pace_of(r).all;
 }
 
 /* Adds seconds of training to the slices of the picture, from this time on; they take `lasts`. */
@@ -59,42 +61,70 @@ static void forget_trained(struct run *r, double seconds)
 	}
 }
 
-/* The last step that is a multiple of `every`, was finished by now, and was so `delay` seconds ago; before:
- * the one that counted before. */
-static int64_t last_of(const struct run *r, const struct pace *p, int64_t every, double delay,
-		       double lasts, int64_t before)
+/* The last multiple of `every` among the n steps from r->step on; 0: there is none. */
+static int64_t last_of(const struct run *r, int64_t every, int64_t n)
 {
-	double ago = lasts - delay;
-	if (every <= 0 || ago <= 0)
-		return before;
-	int64_t done = r->step + (int64_t)(ago / p->all), last = done - done % every;
-	return last > r->step ? last : before;
+	int64_t last = every > 0 ? (r->step + n) / every * every : 0;
+	return last > r->step ? last : 0;
+}
+
+/* The same among those that were finished `ago` seconds before the end of the n steps, in `lasts` seconds. */
+static int64_t last_before(const struct run *r, const struct pace *p, int64_t every, double lasts,
+			   double ago)
+{
+	return lasts > ago ? last_of(r, every, (int64_t)((lasts - ago) / p->all)) : 0;
+}
+
+/* The checkpoints and copies of n steps, which end after `lasts` seconds. */
+static void note_saved(struct run *r, const struct pace *p, int64_t n, double lasts)
+{
+	const struct goodput_costs *c = &r->s->costs;
+	const struct goodput_rules *rules = &r->s->rules;
+	int64_t begun = last_of(r, rules->every, n),
+		done = last_before(r, p, rules->every, lasts, c->write),
+		copied = last_before(r, p, rules->copy_every, lasts, c->copy);
+	if (r->saving.step && r->saving.at <= r->now + lasts) {
+		r->saved = r->saving.step;
+		r->saving.step = 0;
+	}
+	r->saved = done ? done : r->saved;
+	if (begun > r->saved) {
+		r->saving.step = begun;
+		r->saving.at = r->now + (double)(begun - r->step) * p->all + c->write;
+	}
+	if (copied) {
+		r->copied = copied;
+		r->exposed = -1;
+	}
+}
+
+/* n whole steps, in lasts seconds. */
+static void count(struct run *r, const struct pace *p, int64_t n, double lasts)
+{
+	double *parts = r->out->parts, useful = (double)n * r->s->costs.step;
+	note_trained(r, r->now, (double)n * p->all, useful);
+	note_saved(r, p, n, lasts);
+	parts[GOODPUT_TRAINED] += useful;
+	parts[GOODPUT_LOWER] += (double)n * (p->step - r->s->costs.step);
+	parts[GOODPUT_SLOW] += (double)n * p->slow;
+	parts[GOODPUT_SAVING] += (double)n * p->saving;
+	parts[GOODPUT_LOST] += fmax(0, lasts - (double)n * p->all); /* the step in flight */
+	r->step += n;
+	r->now += lasts;
 }
 
 void goodput_train(struct run *r, double until)
 {
-	const struct goodput_setup *s = r->s;
 	struct pace p = pace_of(r);
-	double lasts = until - r->now;
-	if (!(lasts > 0))
+	int64_t left = r->s->steps - r->step;
+	double lasts = fmax(0, until - r->now);
+	/* By their number, because the time of a step may be lost in rounding. */
+	if (r->s->seconds <= 0 && (double)left * p.all <= lasts) {
+		count(r, &p, left, (double)left * p.all);
 		return;
-	double steps = lasts / p.all;
-	if (s->seconds <= 0) /* rounding must not lose the last step */
-		steps = fmin(steps * (1 + 1e-12) + 1e-9, (double)(s->steps - r->step));
-	int64_t n = (int64_t)steps, copied;
-	double useful = (double)n * s->costs.step;
-	note_trained(r, r->now, (double)n * p.all, useful);
-	r->saved = last_of(r, &p, s->rules.every, s->costs.write, lasts, r->saved);
-	copied = last_of(r, &p, s->rules.copy_every, s->costs.copy, lasts, r->copied);
-	r->exposed = copied > r->copied ? -1 : r->exposed;
-	r->copied = copied;
-	r->out->parts[GOODPUT_TRAINED] += useful;
-	r->out->parts[GOODPUT_LOWER] += (double)n * (p.step - s->costs.step);
-	r->out->parts[GOODPUT_SLOW] += (double)n * p.slow;
-	r->out->parts[GOODPUT_SAVING] += (double)n * p.saving;
-	r->out->parts[GOODPUT_LOST] += lasts - (double)n * p.all; /* the step in flight */
-	r->step += n;
-	r->now = until;
+	}
+	count(r, &p, (int64_t)(lasts / p.all), lasts);
+	r->now = fmax(r->now, until);
 }
 
 void goodput_go_back(struct run *r, int64_t step)

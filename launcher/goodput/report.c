@@ -13,7 +13,7 @@ static int add(struct goodput_lines *to, const struct goodput_setup *s,
 {
 	struct goodput_line *line = &to->of[to->n];
 	if (to->n == GOODPUT_LINES)
-		return 0;
+		return err_set(e, ERR_INTERNAL, "more than %d lines in a report", GOODPUT_LINES);
 	snprintf(line->what, sizeof line->what, "%s", what);
 	to->n++;
 	return goodput_sum(s, p, &line->sum, e);
@@ -38,12 +38,15 @@ static int add_spares(struct goodput_report *r, struct err *e)
 static int add_intervals(struct goodput_report *r, struct err *e)
 {
 	static const double factors[] = { 0.1, 0.3, 3, 10 };
+	int64_t last = 0;
 	for (size_t i = 0; i < sizeof factors / sizeof *factors && r->setup.rules.every; i++) {
 		struct goodput_setup other = r->setup;
 		char what[GOODPUT_LINE];
 		other.rules.every = (int64_t)ceil((double)r->setup.rules.every * factors[i]);
-		if (other.rules.every == r->setup.rules.every)
+		if (other.rules.every == last || other.rules.every == r->setup.rules.every ||
+		    other.rules.every > r->setup.steps)
 			continue;
+		last = other.rules.every;
 		snprintf(what, sizeof what, "checkpoint.every = %" PRId64, other.rules.every);
 		if (add(&r->settings, &other, &r->plan, what, e))
 			return -1;
@@ -51,27 +54,62 @@ static int add_intervals(struct goodput_report *r, struct err *e)
 	return 0;
 }
 
+/* What another value of a key changes. False: nothing. */
+static bool without_copies(struct goodput_setup *s)
+{
+	bool changes = s->rules.copy_every > 0;
+	s->rules.copy_every = 0;
+	return changes;
+}
+
+static bool cold(struct goodput_setup *s)
+{
+	bool changes = s->rules.warm;
+	s->rules.copy_every = 0;
+	s->rules.warm = false;
+	return changes;
+}
+
+static bool leaving_slow(struct goodput_setup *s)
+{
+	bool changes = !s->rules.leaves_slow && s->rules.finds < INFINITY;
+	s->rules.leaves_slow = true;
+	return changes;
+}
+
+static bool staying_slow(struct goodput_setup *s)
+{
+	bool changes = s->rules.leaves_slow && s->rules.finds < INFINITY;
+	s->rules.leaves_slow = false;
+	return changes;
+}
+
+static bool without_shrinking(struct goodput_setup *s)
+{
+	bool changes = s->rules.shrinks;
+	s->rules.shrinks = false;
+	return changes;
+}
+
 static int add_switches(struct goodput_report *r, struct err *e)
 {
-	struct goodput_setup cold = r->setup, keep = r->setup, bare = r->setup, leave = r->setup;
-	leave.rules.leaves_slow = !leave.rules.leaves_slow;
-	bare.rules.copy_every = 0;
-	cold.rules.copy_every = 0;
-	cold.rules.warm = false;
-	keep.rules.shrinks = false;
-	if (r->setup.rules.copy_every &&
-	    add(&r->settings, &bare, &r->plan, "checkpoint.memory_every = 0", e))
-		return -1;
-	if (r->setup.rules.warm && add(&r->settings, &cold, &r->plan, "restart.warm = no", e))
-		return -1;
-	if (add(&r->settings, &leave, &r->plan,
-		r->setup.rules.leaves_slow ? "health.slow_policy = warn"
-					   : "health.slow_policy = exclude",
-		e))
-		return -1;
-	return r->setup.rules.shrinks
-		       ? add(&r->settings, &keep, &r->plan, "restart.shrink = keep", e)
-		       : 0;
+	static const struct {
+		const char *what;
+		bool (*change)(struct goodput_setup *s);
+	} switches[] = {
+		{ "checkpoint.memory_every = 0", without_copies },
+		{ "restart.warm = no", cold },
+		{ "health.slow_policy = exclude", leaving_slow },
+		{ "health.slow_policy = warn", staying_slow },
+		{ "restart.shrink = keep", without_shrinking },
+	};
+	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
+		struct goodput_setup other = r->setup;
+		if (switches[i].change(&other) &&
+		    add(&r->settings, &other, &r->plan, switches[i].what, e))
+			return -1;
+	}
+	return 0;
 }
 
 static int add_costs(struct goodput_report *r, struct err *e)
@@ -92,12 +130,18 @@ static int add_costs(struct goodput_report *r, struct err *e)
 	return 0;
 }
 
+/* Each with the checkpoints that are best for it. */
 static int add_launchers(struct goodput_report *r, struct err *e)
 {
 	for (int i = 1; i < GOODPUT_LAUNCHERS; i++) {
 		struct goodput_setup other = r->setup;
+		char what[GOODPUT_LINE];
 		goodput_launch_by(i, &other);
-		if (add(&r->launchers, &other, &r->plan, goodput_launcher_name(i), e))
+		if (goodput_choose_every(&other, &r->plan, e))
+			return -1;
+		snprintf(what, sizeof what, "%s, every %" PRId64, goodput_launcher_name(i),
+			 other.rules.every);
+		if (add(&r->launchers, &other, &r->plan, what, e))
 			return -1;
 	}
 	return 0;
@@ -105,8 +149,11 @@ static int add_launchers(struct goodput_report *r, struct err *e)
 
 int goodput_report_make(struct goodput_report *r, struct err *e)
 {
-	return goodput_sum(&r->setup, &r->plan, &r->sum, e) || add_switches(r, e) ||
-			       add_spares(r, e) || add_intervals(r, e) || add_costs(r, e) ||
+	if (goodput_sum(&r->setup, &r->plan, &r->sum, e))
+		return -1;
+	if (r->sum.endless)
+		return 0;
+	return add_switches(r, e) || add_spares(r, e) || add_intervals(r, e) || add_costs(r, e) ||
 			       add_launchers(r, e) ||
 			       goodput_advise(&r->setup, &r->plan, &r->advice, e)
 		       ? -1

@@ -35,7 +35,8 @@ struct goodput_report {
 	struct goodput_advice advice;
 };
 
-/* Simulates. setup, plan and names are set; the rest is filled. ERR_NOMEM. */
+/* Simulates. setup, plan and names are set; the rest is filled, but only the sum if a run would not end. As
+ * goodput_sum(). */
 int goodput_report_make(struct goodput_report *r, struct err *e);
 void goodput_report_print(const struct goodput_report *r, struct buf *out);
 json_t *goodput_report_json(const struct goodput_report *r); /* a new reference */

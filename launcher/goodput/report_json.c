@@ -62,7 +62,7 @@ static json_t *picture_json(const struct goodput_report *r)
 {
 	const struct goodput_result *run = &r->sum.first;
 	json_t *list = json_array();
-	for (int i = 0; i < GOODPUT_SLICES && r->setup.seconds > 0; i++)
+	for (int i = 0; i < GOODPUT_SLICES && r->setup.seconds > 0 && !r->sum.endless; i++)
 		json_array_append_new(list,
 				      number(run->trained[i] * GOODPUT_SLICES / run->seconds));
 	return list;
@@ -72,11 +72,14 @@ json_t *goodput_report_json(const struct goodput_report *r)
 {
 	const struct goodput_setup *s = &r->setup;
 	const struct goodput_advice *a = &r->advice;
-	json_t *best = json_pack("{s:I, s:I, s:i, s:I, s:o}", "checkpoint.every",
-				 (json_int_t)a->every, "checkpoint.memory_every",
-				 (json_int_t)a->copy_every, "slurm.spares", a->spares,
-				 "restart.max_restarts", (json_int_t)a->restarts, "sum",
-				 sum_json(&a->sum));
+	json_t *best = a->known ? json_pack("{s:I, s:I, s:i, s:I, s:s, s:o}", "checkpoint.every",
+					    (json_int_t)a->every, "checkpoint.memory_every",
+					    (json_int_t)a->copy_every, "slurm.spares", a->spares,
+					    "restart.max_restarts", (json_int_t)a->restarts,
+					    "health.slow_policy",
+					    a->leaves_slow ? "exclude" : "warn", "sum",
+					    sum_json(&a->sum))
+				: json_null();
 	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "job", r->job, "cluster", r->cluster, "devices", r->devices, "nodes",
 			 s->nodes, "spares", s->spares, "seed", (json_int_t)r->plan.seed, "costs_s",

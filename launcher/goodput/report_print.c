@@ -30,9 +30,9 @@ static void print_head(const struct goodput_report *r, struct buf *out)
 	char span[HUMAN], between[HUMAN];
 	buf_printf(out, "%s on %s: %d devices on %d node%s, %d spare%s\n", r->job, r->cluster,
 		   r->devices, s->nodes, human_s(s->nodes), s->spares, human_s(s->spares));
-	buf_printf(out, "Faults as %s: one in %s; %d simulated runs of %s\n", s->faults->name,
-		   rate > 0 ? human_span(1 / rate, between) : "no time", r->plan.runs,
-		   human_span(r->sum.seconds, span));
+	buf_printf(out, "Faults as %s: %s%s; %d simulated run%s of %s\n", s->faults->name,
+		   rate > 0 ? "one in " : "none", rate > 0 ? human_span(1 / rate, between) : "",
+		   r->sum.runs, human_s(r->sum.runs), human_span(r->sum.seconds, span));
 }
 
 /* Seconds. */
@@ -41,9 +41,13 @@ static void print_costs(const struct goodput_report *r, struct buf *out)
 	enum { A_LINE = 5 };
 	struct goodput_costs c = r->setup.costs;
 	buf_puts(out, "Seconds of each cost (--costs)\n");
-	for (int i = 0; i < GOODPUT_COST_COUNT; i++)
-		buf_printf(out, "  %s %.3g%s", goodput_cost_row(i)->name, *goodput_cost(&c, i),
-			   i % A_LINE == A_LINE - 1 || i == GOODPUT_COST_COUNT - 1 ? "\n" : "");
+	for (int i = 0; i < GOODPUT_COST_COUNT; i++) {
+		double cost = *goodput_cost(&c, i);
+		buf_printf(out, "  %s ", goodput_cost_row(i)->name);
+		buf_printf(out, isinf(cost) ? "never" : cost < 1000 ? "%.3g" : "%.0f", cost);
+		if (i % A_LINE == A_LINE - 1 || i == GOODPUT_COST_COUNT - 1)
+			buf_puts(out, "\n");
+	}
 }
 
 static void print_sum(const struct goodput_report *r, struct buf *out)
@@ -64,8 +68,6 @@ static void print_sum(const struct goodput_report *r, struct buf *out)
 		   "nodes", mean(s->replaced, a), mean(s->shrunk, b), mean(s->waited, c));
 	buf_printf(out, "  %-24s %s\n", "longest break", human_span(s->longest, longest));
 	buf_printf(out, "  %-24s %s times\n", "begun again by hand", mean(s->people, a));
-	if (s->endless)
-		buf_puts(out, "  A run would not end: more is lost than done.\n");
 }
 
 static void print_parts(const struct goodput_report *r, struct buf *out)
@@ -129,7 +131,7 @@ static void print_lines(const struct goodput_report *r, const char *title,
 	buf_printf(out, "\n%s\n", title);
 	for (int i = 0; i < l->n; i++) {
 		const struct goodput_sum *s = &l->of[i].sum;
-		buf_printf(out, "  %-28s %6.2f %%  %+6.2f", l->of[i].what, percent(s->effective),
+		buf_printf(out, "  %-30s %6.2f %%  %+6.2f", l->of[i].what, percent(s->effective),
 			   percent(s->effective - r->sum.effective));
 		if (s->people >= 0.5)
 			buf_printf(out, ", by hand %.0f time%s", s->people,
@@ -143,6 +145,12 @@ static void print_lines(const struct goodput_report *r, const char *title,
 static void print_advice(const struct goodput_report *r, struct buf *out)
 {
 	const struct goodput_advice *a = &r->advice;
+	if (!a->known) {
+		buf_puts(out, "\nThere were too few faults to tell which settings are best: give "
+			      "--days, or "
+			      "more --runs.\n");
+		return;
+	}
 	buf_printf(out, "\nBest for these faults: %.2f %%, with\n", percent(a->sum.effective));
 	buf_printf(out, "  checkpoint.every=%" PRId64, a->every);
 	if (r->setup.rules.copy_every)
@@ -165,6 +173,11 @@ void goodput_report_print(const struct goodput_report *r, struct buf *out)
 {
 	print_head(r, out);
 	print_costs(r, out);
+	if (r->sum.endless) {
+		buf_puts(out,
+			 "\nA run would not end: faults come faster than it recovers from them.\n");
+		return;
+	}
 	print_sum(r, out);
 	print_parts(r, out);
 	print_picture(r, out);

@@ -52,12 +52,15 @@ const char *goodput_part_name(enum goodput_part p);
 const char *goodput_part_doc(enum goodput_part p);
 
 struct goodput_rules {
-	bool warm;        /* the processes of the other ranks outlive a loss */
-	bool keeps;       /* copies in memory outlive all processes: they are kept by the nodes */
-	bool leaves_slow; /* the run leaves a slow node; otherwise it stays, as long as a repair takes */
-	bool shrinks;     /* the run can go on with fewer replicas */
+	bool warm;    /* the processes of the other ranks outlive a loss */
+	bool keeps;   /* copies in memory outlive all processes: they are kept by the nodes */
+	double finds; /* a node that makes steps more than so many times longer; INFINITY: none */
+	bool leaves_slow; /* the run leaves such a node if that is faster; otherwise it stays until a repair */
+	bool shrinks;     /* the run can go on with fewer replicas... */
+	bool regrows;     /* ... and with all again, once nodes are back */
 	int64_t restarts; /* after so many losses a person must begin the run again; -1: never */
-	double patience;  /* the same after a wait of so many seconds for a node */
+	double patience;  /* the same after a wait of so many seconds for a node... */
+	bool requeues;    /* ... unless Slurm gives the job another node, from its queue */
 	/* steps between checkpoints, and between copies in memory; 0: none */
 	int64_t every, copy_every;
 };
@@ -73,7 +76,7 @@ struct goodput_setup {
 	const struct goodput_faults *faults; /* borrowed */
 };
 
-enum { GOODPUT_SLICES = 120, GOODPUT_FAULTS_MOST = 1000000 };
+enum { GOODPUT_SLICES = 120, GOODPUT_FAULTS_MOST = 400000 };
 
 struct goodput_result {
 	double seconds;                   /* of the run */
@@ -84,7 +87,8 @@ struct goodput_result {
 	 * begin it again, a node was replaced, replicas were left out, a node was waited for */
 	int64_t restarts, from_copies, people, replaced, shrunk, waited;
 	double longest; /* seconds of the longest break in training */
-	bool endless;   /* GOODPUT_FAULTS_MOST faults came before its end */
+	int64_t drawn;  /* faults, also those that happened to no node that worked */
+	bool endless;   /* GOODPUT_FAULTS_MOST faults came before its end, or it waits for ever */
 	/* seconds that were trained in each slice of the run; only if its length is given */
 	double trained[GOODPUT_SLICES];
 };

@@ -1,6 +1,7 @@
 /*
- * run_inner — the state of a simulated run, for run.c (the faults), pace.c (the training between them) and
- * spares.c (the nodes) only.
+ * run_inner — the state of a simulated run, for the files that simulate it only: run.c (its course), clock.c
+ * (the time, and the faults that come), pace.c (the training between two faults), recover.c (a loss), move.c
+ * (what loses no step) and spares.c (the nodes).
  */
 #ifndef MUSTER_LAUNCHER_GOODPUT_RUN_INNER_H
 #define MUSTER_LAUNCHER_GOODPUT_RUN_INNER_H
@@ -8,50 +9,98 @@
 #include "launcher/goodput/run.h"
 #include "launcher/simulate/random.h"
 
-enum { AWAY_MOST = 4096 };
+/* More nodes than these are not away, or slow, at the same time: the others do not return, or are not slow. */
+enum { AWAY_MOST = 1024, SLOW_MOST = 64 };
+
+struct slow_node {
+	double until;    /* it is repaired, or the run leaves it */
+	double slowdown; /* how many times longer a step takes */
+	double out;      /* for so many seconds it is then away; 0: it is repaired */
+};
 
 struct run {
 	const struct goodput_setup *s;
 	struct goodput_result *out;
 	struct simulate_random dice;
-	double now;                    /* seconds */
-	int64_t step;                  /* finished ones */
-	int64_t saved, copied;         /* the last checkpoint and copy that count; copied 0: none */
-	int exposed;                   /* the node whose state has one copy only; -1: none */
-	double slow_until, slowed_out; /* a node is slow until then, and then away for so long */
+	double now;            /* seconds */
+	int64_t step;          /* finished ones */
+	int64_t saved, copied; /* the last checkpoint and copy that count; 0: none */
+	struct {
+		int64_t step; /* 0: none */
+		double at;    /* from when on it counts */
+	} saving;             /* the checkpoint that is being written */
+	int exposed;          /* the node whose state has one copy only; -1: none */
+	struct slow_node slow[SLOW_MOST];
+	int n_slow;
 	struct {
 		double at; /* INFINITY: there is none */
 		int kind, node;
 	} next;         /* fault */
 	int64_t losses; /* since a person has begun the run */
-	/* nodes: that no rank uses; replicas that are left out; when those that are away return */
+	/* nodes that no rank uses; replicas that are left out; when those that are away return */
 	int free, left_out;
 	double away[AWAY_MOST];
 	int n_away;
 };
 
+/* What is to be done before training goes on. */
+struct recovery {
+	enum goodput_shows shows;
+	bool elsewhere; /* ranks start on another node */
+	bool all;       /* all processes start */
+	bool by_hand;
+};
+
+/* --- clock.c --- */
+double goodput_end(const struct run *r); /* by the clock; INFINITY: none */
+bool goodput_is_over(const struct run *r);
+const struct goodput_fault *goodput_next_fault(const struct run *r);
+/* Takes the next fault, and draws the one after it. counts: it happens to this run. */
+void goodput_take_fault(struct run *r, bool counts);
+/* Spends the time. False: a fault has come that interrupts; the others change nothing meanwhile. */
+bool goodput_spend(struct run *r, enum goodput_part part, double seconds);
+/* The same while nothing runs, so that no fault happens. */
+void goodput_pass(struct run *r, enum goodput_part part, double seconds);
+
 /* --- pace.c --- */
-/* Trains up to this time, or until the run's last step. */
+/* Trains up to this time, or to the run's last step if it comes before. */
 void goodput_train(struct run *r, double until);
-/* When the run has done its steps, at its pace. INFINITY: it ends by the clock. */
-double goodput_train_end(const struct run *r);
 /* The run continues from this step, at most the last one that it has finished. */
 void goodput_go_back(struct run *r, int64_t step);
 
+/* --- recover.c --- */
+/* The next fault has come, and costs the run its last steps. */
+void goodput_recover(struct run *r);
+/* A node is missing: takes another one, or leaves out replicas, or waits. */
+void goodput_replace_node(struct run *r, struct recovery *todo);
+
+/* --- move.c --- */
+void goodput_stop_as_planned(struct run *r);
+void goodput_become_slow(struct run *r);
+/* The slow node whose time has come: when that is, and what follows. INFINITY: there is none. */
+double goodput_slow_until(const struct run *r);
+void goodput_leave_slow_node(struct run *r);
+/* Lets replicas work again for which there are nodes. False: there are none. */
+bool goodput_regrow(struct run *r);
+
 /* --- spares.c --- */
-/* The nodes that work. */
 int goodput_nodes_used(const struct run *r);
 /* A node is away from now on, for so many seconds. */
 void goodput_node_leaves(struct run *r, double seconds);
 /* When the next node is back. INFINITY: none is away. */
 double goodput_node_returns(const struct run *r);
+/* The node that would be back next does not return to this run. */
+void goodput_node_forget(struct run *r);
 /* Takes back the nodes that have returned by now. */
 void goodput_nodes_take(struct run *r);
-/* A node is missing: a spare replaces it (1), replicas are left out (0), or neither is possible (-1). */
+/* How a missing node would be replaced: by a free one (1), by leaving out replicas (0), not at all (-1). */
+int goodput_node_choice(const struct run *r);
+/* Does so. */
 int goodput_node_replace(struct run *r);
-/* Whether replicas that are left out could work again; they do from now on. */
+/* Whether there are nodes for replicas that are left out; they work from now on. */
 bool goodput_nodes_regrow(struct run *r);
-/* How many times longer a step takes with the replicas that there are. */
-double goodput_fewer(const struct run *r);
+/* How many times longer a step takes without the replicas that are left out, and so many more of them:
+ * those of one more node (1), or none (0). */
+double goodput_fewer(const struct run *r, int more);
 
 #endif

@@ -24,9 +24,10 @@ int goodput_nodes_used(const struct run *r)
 	return r->s->nodes - groups_left_out(r) * nodes_at_once(r->s);
 }
 
-double goodput_fewer(const struct run *r)
+double goodput_fewer(const struct run *r, int more)
 {
-	return (double)r->s->replicas / (r->s->replicas - r->left_out);
+	int left = r->s->replicas - r->left_out - more * replicas_at_once(r->s);
+	return left > 0 ? (double)r->s->replicas / left : INFINITY;
 }
 
 /* More of them than fit do not return. */
@@ -44,6 +45,15 @@ double goodput_node_returns(const struct run *r)
 	return first;
 }
 
+void goodput_node_forget(struct run *r)
+{
+	int first = 0;
+	for (int i = 1; i < r->n_away; i++)
+		first = r->away[i] < r->away[first] ? i : first;
+	if (r->n_away)
+		r->away[first] = r->away[--r->n_away];
+}
+
 void goodput_nodes_take(struct run *r)
 {
 	int left = 0;
@@ -54,20 +64,24 @@ void goodput_nodes_take(struct run *r)
 	r->n_away = left;
 }
 
+int goodput_node_choice(const struct run *r)
+{
+	bool shrinks = r->s->rules.shrinks && r->left_out + replicas_at_once(r->s) < r->s->replicas;
+	return r->free > 0 ? 1 : shrinks ? 0 : -1;
+}
+
 int goodput_node_replace(struct run *r)
 {
-	int stop = replicas_at_once(r->s);
-	if (r->free > 0) {
+	int how = goodput_node_choice(r);
+	if (how > 0) {
 		r->free--;
 		r->out->replaced++;
-		return 1;
+	} else if (!how) {
+		r->left_out += replicas_at_once(r->s);
+		r->free += nodes_at_once(r->s) - 1;
+		r->out->shrunk++;
 	}
-	if (!r->s->rules.shrinks || r->left_out + stop >= r->s->replicas)
-		return -1;
-	r->left_out += stop;
-	r->free += nodes_at_once(r->s) - 1;
-	r->out->shrunk++;
-	return 0;
+	return how;
 }
 
 bool goodput_nodes_regrow(struct run *r)

@@ -3,58 +3,85 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* With fewer faults in all runs together, chance decides what is best. */
+enum { FAULTS_LEAST = 30 };
+
 static int compare(const void *a, const void *b)
 {
 	const double *x = a, *y = b;
 	return (*x > *y) - (*x < *y);
 }
 
-static void add(struct goodput_sum *to, const struct goodput_result *r, double weight)
+static void add(struct goodput_sum *to, const struct goodput_result *r)
 {
-	to->seconds += weight * r->seconds;
-	to->steps += weight * (double)r->steps;
-	to->all_faults += weight * (double)r->all_faults;
-	to->restarts += weight * (double)r->restarts;
-	to->people += weight * (double)r->people;
-	to->from_copies += weight * (double)r->from_copies;
-	to->replaced += weight * (double)r->replaced;
-	to->shrunk += weight * (double)r->shrunk;
-	to->waited += weight * (double)r->waited;
-	to->longest += weight * r->longest;
+	to->seconds += r->seconds;
+	to->steps += (double)r->steps;
+	to->all_faults += (double)r->all_faults;
+	to->restarts += (double)r->restarts;
+	to->people += (double)r->people;
+	to->from_copies += (double)r->from_copies;
+	to->replaced += (double)r->replaced;
+	to->shrunk += (double)r->shrunk;
+	to->waited += (double)r->waited;
+	to->longest += r->longest;
 	to->endless |= r->endless;
 	for (int i = 0; i < GOODPUT_PART_COUNT; i++)
-		to->parts[i] += weight * r->parts[i];
+		to->parts[i] += r->parts[i];
 	for (int i = 0; i < GOODPUT_KINDS; i++)
-		to->faults[i] += weight * (double)r->faults[i];
+		to->faults[i] += (double)r->faults[i];
 	if (r->restarts > to->most_restarts)
 		to->most_restarts = r->restarts;
+}
+
+/* Sums of all runs become means. */
+static void scale(struct goodput_sum *s, double weight)
+{
+	double *const means[] = { &s->seconds, &s->steps,       &s->all_faults, &s->restarts,
+				  &s->people,  &s->from_copies, &s->replaced,   &s->shrunk,
+				  &s->waited,  &s->longest,     &s->effective };
+	for (size_t i = 0; i < sizeof means / sizeof *means; i++)
+		*means[i] *= weight;
+	for (int i = 0; i < GOODPUT_PART_COUNT; i++)
+		s->parts[i] *= weight;
+	for (int i = 0; i < GOODPUT_KINDS; i++)
+		s->faults[i] *= weight;
+}
+
+static int too_many(int done, const struct goodput_plan *p, struct err *e)
+{
+	return err_set(
+		e, ERR_USAGE,
+		"%d of %d runs have more than %d faults together, which takes too long; give "
+		"fewer --runs, less --days, or rarer faults",
+		done, p->runs, GOODPUT_SUM_MOST);
 }
 
 int goodput_sum(const struct goodput_setup *s, const struct goodput_plan *p,
 		struct goodput_sum *out, struct err *e)
 {
-	struct goodput_result *r = calloc(1, sizeof *r);
-	double *shares = calloc((size_t)p->runs, sizeof *shares), weight = 1.0 / p->runs;
-	*out = (struct goodput_sum){ .runs = p->runs };
-	if (!r || !shares) {
-		free(r);
-		free(shares);
+	double *shares = calloc((size_t)p->runs, sizeof *shares);
+	int64_t drawn = 0;
+	int n = 0, rc = 0;
+	*out = (struct goodput_sum){ 0 };
+	if (!shares)
 		return err_set(e, ERR_NOMEM, "no memory to simulate %d runs", p->runs);
+	for (; n < p->runs && !out->endless && !rc; n++) {
+		struct goodput_result r;
+		goodput_run(s, p->seed + (uint64_t)n, &r);
+		add(out, &r);
+		shares[n] = goodput_effective(&r);
+		out->effective += shares[n];
+		out->first = n ? out->first : r;
+		drawn += r.drawn;
+		rc = drawn > GOODPUT_SUM_MOST ? too_many(n + 1, p, e) : 0;
 	}
-	for (int i = 0; i < p->runs; i++) {
-		goodput_run(s, p->seed + (uint64_t)i, r);
-		add(out, r, weight);
-		shares[i] = goodput_effective(r);
-		out->effective += weight * shares[i];
-		if (i == 0)
-			out->first = *r;
-	}
-	qsort(shares, (size_t)p->runs, sizeof *shares, compare);
-	out->low = shares[(int)(0.05 * (p->runs - 1) + 0.5)];
-	out->high = shares[(int)(0.95 * (p->runs - 1) + 0.5)];
-	free(r);
+	out->runs = n;
+	scale(out, 1.0 / n);
+	qsort(shares, (size_t)n, sizeof *shares, compare);
+	out->low = shares[(int)(0.05 * (n - 1) + 0.5)];
+	out->high = shares[(int)(0.95 * (n - 1) + 0.5)];
 	free(shares);
-	return 0;
+	return rc;
 }
 
 /* --- Advice --------------------------------------------------------------------------------- */
@@ -75,9 +102,7 @@ static void set_slow(struct goodput_setup *s, int64_t value)
 
 static bool can_leave(const struct goodput_setup *s, int64_t value)
 {
-	(void)s;
-	(void)value;
-	return true;
+	return !value || s->rules.finds < INFINITY;
 }
 
 static void set_every(struct goodput_setup *s, int64_t value)
@@ -85,10 +110,10 @@ static void set_every(struct goodput_setup *s, int64_t value)
 	s->rules.every = value;
 }
 
-/* A checkpoint is done before the next one begins. */
+/* A checkpoint is done before the next one begins, and the run has one. */
 static bool can_save(const struct goodput_setup *s, int64_t every)
 {
-	return (double)every * s->costs.step >= s->costs.write;
+	return (double)every * s->costs.step >= s->costs.write && every <= s->steps;
 }
 
 static void set_copies(struct goodput_setup *s, int64_t value)
@@ -173,6 +198,11 @@ static int choose(struct goodput_setup *s, const struct setting *t, const struct
 	return 0;
 }
 
+int goodput_choose_every(struct goodput_setup *s, const struct goodput_plan *p, struct err *e)
+{
+	return choose(s, &settings[SETTINGS - 1], p, e);
+}
+
 int goodput_advise(const struct goodput_setup *s, const struct goodput_plan *p,
 		   struct goodput_advice *out, struct err *e)
 {
@@ -183,6 +213,7 @@ int goodput_advise(const struct goodput_setup *s, const struct goodput_plan *p,
 			return -1;
 	if (goodput_sum(&best, p, &out->sum, e))
 		return -1;
+	out->known = out->sum.all_faults * out->sum.runs >= FAULTS_LEAST;
 	out->every = best.rules.every;
 	out->copy_every = best.rules.copy_every;
 	out->spares = best.spares;

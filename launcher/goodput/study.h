@@ -25,7 +25,9 @@ struct goodput_plan { /* how often, and from where on, it is simulated */
 	uint64_t seed; /* of the first run; the next ones follow */
 };
 
-/* ERR_NOMEM. */
+/* ERR_NOMEM. ERR_USAGE: the runs have more than GOODPUT_SUM_MOST faults. A run that does not end is the last one,
+ * and its figures mean nothing. */
+enum { GOODPUT_SUM_MOST = 4000000 };
 int goodput_sum(const struct goodput_setup *s, const struct goodput_plan *p,
 		struct goodput_sum *out, struct err *e);
 
@@ -34,6 +36,7 @@ int goodput_sum(const struct goodput_setup *s, const struct goodput_plan *p,
  * that costs the least besides: the rarest checkpoint or copy, or none (0), the fewest spares, and to stay on
  * slow nodes. */
 struct goodput_advice {
+	bool known; /* there were enough faults to tell */
 	int64_t every, copy_every;
 	int spares;
 	bool leaves_slow;
@@ -42,6 +45,8 @@ struct goodput_advice {
 };
 #define GOODPUT_NEAR 2e-4
 
+/* Sets the interval of checkpoints that is best for the setup. */
+int goodput_choose_every(struct goodput_setup *s, const struct goodput_plan *p, struct err *e);
 int goodput_advise(const struct goodput_setup *s, const struct goodput_plan *p,
 		   struct goodput_advice *out, struct err *e);
 
