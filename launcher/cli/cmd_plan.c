@@ -2,7 +2,7 @@
 
 #include "launcher/cli/command.h"
 #include "launcher/cli/fit_nodes.h"
-#include "launcher/cli/request.h"
+#include "launcher/cli/output.h"
 #include "launcher/deployment.h"
 #include "launcher/fit.h"
 #include "launcher/job_cluster.h"
@@ -99,7 +99,7 @@ static int show_plan(const struct job *job, struct cluster *cluster, json_t *spa
 	if (command_fit_nodes(job, cluster, spares, &d, &e))
 		return command_fail(&e);
 	int status = schedule      ? cmd_plan_schedule(&d->job, &d->plan, drawn)
-		     : drawn->json ? command_request_json(json_incref(d->plan_doc), STATUS_DONE)
+		     : drawn->json ? command_output_json(json_incref(d->plan_doc), STATUS_DONE)
 				   : print_text(d, spares);
 	launcher_deployment_free(d);
 	return status;

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "launcher/cli/command.h"
-#include "launcher/cli/request.h"
+#include "launcher/cli/output.h"
 #include "launcher/fit.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/show/search.h"
@@ -40,7 +40,7 @@ int cmd_plan_auto(const struct job *job, const struct cluster *cluster, json_t *
 	} else if (json) {
 		doc = show_search_json(job, cluster, s);
 		json_object_set(doc, "spares", spares); /* NULL is refused below */
-		status = command_request_json(doc, STATUS_DONE);
+		status = command_output_json(doc, STATUS_DONE);
 	} else {
 		show_search_print(job, cluster, s, &text);
 		launcher_spares_print(spares, &text);
@@ -144,7 +144,7 @@ int cmd_plan_scaling(const struct job *job, const char *spec, const char *range,
 	rc = rc || (svg && write_svg(job, spec, points, n, svg, &e));
 	int status = rc ? command_fail(&e) : 0;
 	if (!rc && json)
-		status = command_request_json(show_scaling_json(job, spec, points, n), STATUS_DONE);
+		status = command_output_json(show_scaling_json(job, spec, points, n), STATUS_DONE);
 	else if (!rc) {
 		show_scaling_print(job, spec, points, n, &text);
 		status = print_text(&text);

@@ -1,6 +1,6 @@
 #include "launcher/cli/command.h"
 #include "launcher/cli/fit_nodes.h"
-#include "launcher/cli/request.h"
+#include "launcher/cli/output.h"
 #include "launcher/fit.h"
 #include "launcher/goodput/report.h"
 #include "launcher/job_cluster.h"
@@ -141,7 +141,7 @@ static int print_report(const struct goodput_report *r, bool json)
 {
 	struct buf text = BUF_INIT;
 	if (json)
-		return command_request_json(goodput_report_json(r), STATUS_DONE);
+		return command_output_json(goodput_report_json(r), STATUS_DONE);
 	goodput_report_print(r, &text);
 	int status = command_help(buf_str(&text));
 	buf_fini(&text);
@@ -182,7 +182,7 @@ static int show_faults(const char *word)
 	struct err e = ERR_INIT;
 	return goodput_faults_open(word, &faults, &e)
 		       ? command_fail(&e)
-		       : command_request_json(goodput_faults_json(&faults), STATUS_DONE);
+		       : command_output_json(goodput_faults_json(&faults), STATUS_DONE);
 }
 
 int cmd_simulate(int argc, char **argv)

@@ -123,7 +123,7 @@ static int print_checkpoint(const struct command_request *r, const struct msg_co
 {
 	int status = a->ok ? STATUS_DONE : STATUS_FAILED;
 	if (r->as_json)
-		return command_request_json(json_pack("{s:b, s:s, s:o?, s:s?}", "ok", a->ok, "text",
+		return command_output_json(json_pack("{s:b, s:s, s:o?, s:s?}", "ok", a->ok, "text",
 						      a->text, "step",
 						      a->has_step ? json_integer(a->step) : NULL,
 						      "path", a->has_path ? a->path : NULL),

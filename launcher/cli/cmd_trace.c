@@ -2,6 +2,7 @@
  * before to have the next steps recorded. */
 #include "base/ranges.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/cli/request.h"
 #include "launcher/rundir/find.h"
 #include "launcher/status.h"
@@ -39,7 +40,7 @@ static int note_end(const struct command_request *r, const struct msg_console_an
 	if (!r->as_json)
 		command_request_say(a->text);
 	else if (!*to->folder || !to->draws)
-		status = command_request_json(as_json(a), status);
+		status = command_output_json(as_json(a), status);
 	return status;
 }
 

@@ -60,3 +60,8 @@ int command_output_end(int status)
 		error ? strerror(error) : "");
 	return STATUS_FAILED;
 }
+
+int command_output_json(json_t *o, int status)
+{
+	return command_output_end(command_print_json(o) ? STATUS_FAILED : status);
+}

@@ -25,5 +25,7 @@ int command_print_json_text(const char *text, size_t n);
  *     STATUS_FAILED  after saying so on stderr
  *     STATUS_PIPE    silently: the reader of a pipe has enough, as in `muster logs RUN | head` */
 int command_output_end(int status);
+/* Prints the value as command_print_json() does, and ends so. */
+int command_output_json(json_t *o, int status);
 
 #endif

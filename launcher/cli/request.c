@@ -14,11 +14,6 @@ const double command_request_ask_s = 5;
 /* Seconds for the answers after the first one, of which only a lost connection is an end. */
 static const double follow_s = 1e6;
 
-int command_request_json(json_t *o, int status)
-{
-	return command_output_end(command_print_json(o) ? STATUS_FAILED : status);
-}
-
 void command_request_say(const char *text)
 {
 	command_lines("", text);
@@ -29,10 +24,10 @@ int command_request_end(const struct command_request *r, int status, const char 
 {
 	json_t *words = json_string(text);
 	if (r->as_json) /* a name may be no UTF-8 */
-		return command_request_json(json_pack("{s:b, s:o, s:o*}", "ok",
-						      status == STATUS_DONE, "text",
-						      words ? words : json_null(), "state", state),
-					    status);
+		return command_output_json(json_pack("{s:b, s:o, s:o*}", "ok",
+						     status == STATUS_DONE, "text",
+						     words ? words : json_null(), "state", state),
+					   status);
 	json_decref(words);
 	json_decref(state);
 	command_request_say(text);

@@ -32,9 +32,6 @@ int command_request(const struct command_request *r);
 /* For `follow`: waits for the next answer, however long; only a lost connection is an error. */
 int command_request_await(struct console_line *line, json_t **body, struct msg_console_answer *a,
 			  struct err *e);
-/* Prints the object, which it steals, on stdout; returns the exit status, which is `status` if that
- * succeeds. */
-int command_request_json(json_t *o, int status);
 /* Prints what has happened, as JSON or for people. state: of the run, or NULL; it is stolen. Returns the
  * exit status. */
 int command_request_end(const struct command_request *r, int status, const char *text,

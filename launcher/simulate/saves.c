@@ -37,6 +37,12 @@ static void add_committed(struct simulation *sim, int64_t step)
 	sim->n_committed = n;
 }
 
+/* The metrics up to this step are in the run folder. */
+static bool are_recorded(const struct crew *c, int64_t step)
+{
+	return c->recorded >= step || c->sim->setup->bug == BUG_COMMITS_UNRECORDED;
+}
+
 /* As agent_control_await_contact(). */
 static bool is_in_contact(const struct process *p)
 {
@@ -44,15 +50,25 @@ static bool is_in_contact(const struct process *p)
 	       p->sim->setup->bug == BUG_COMMITS_UNHEARD;
 }
 
+static void commit(struct process *p);
+
+/* Once at a time. */
+static void commit_later(struct crew *c, double seconds)
+{
+	c->save.committing = true;
+	simulate_process_later(c->members[0], seconds, commit);
+}
+
 static void commit(struct process *p)
 {
 	struct crew *c = p->crew;
 	struct simulation *sim = p->sim;
 	int64_t step = c->save.step;
-	if (step < 0)
+	c->save.committing = false;
+	if (step < 0 || !c->save.written || !are_recorded(c, step))
 		return;
 	if (!is_in_contact(p)) {
-		simulate_process_later(p, 0.2, commit);
+		commit_later(c, 0.2);
 		return;
 	}
 	simulate_check_commit(sim, c);
@@ -71,17 +87,12 @@ static void commit(struct process *p)
 		simulate_crew_finish(c);
 }
 
-/* The metrics up to this step are in the run folder. */
-static bool are_recorded(const struct crew *c, int64_t step)
-{
-	return c->recorded >= step || c->sim->setup->bug == BUG_COMMITS_UNRECORDED;
-}
-
 /* World rank 0 commits once all have written, and the run folder has the series. */
 static void try_commit(struct crew *c)
 {
-	if (c->save.step >= 0 && c->save.written && are_recorded(c, c->save.step) && c->members[0])
-		simulate_process_later(c->members[0], draw(c, 0.002, 0.05), commit);
+	if (c->save.step >= 0 && c->save.written && are_recorded(c, c->save.step) &&
+	    c->members[0] && !c->save.committing)
+		commit_later(c, draw(c, 0.002, 0.05));
 }
 
 static void end_write(void *arg)

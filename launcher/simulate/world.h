@@ -148,7 +148,7 @@ struct crew { /* the ranks of a generation */
 	struct { /* the checkpoint that is being written; step -1: none */
 		int64_t step;
 		double since;
-		bool written;
+		bool written, committing;
 	} save;
 };
 
