@@ -10,8 +10,8 @@
  * If the supervisor's host fails, it closes nothing. The connection counts as lost when that host
  * has not answered for 20 s (base/net.h): longer than the 15 s after which the supervisor counts a
  * rank as dead, so that a short outage of the network is judged by the supervisor alone, which can
- * restart the run, and short enough that agents are gone before the job starts again. Meanwhile it may
- * train, but it commits no checkpoint (agent_control_await_contact). A supervisor that is stopped loses no
+ * restart the run, and short enough that agents are gone before the job starts again. Meanwhile the agent
+ * may train, but it commits no checkpoint (agent_control_await_contact). A supervisor that is stopped loses no
  * agent, however long: its host still answers.
  *
  * SIGTERM, SIGINT and SIGUSR1 do not end an agent. It reports them to the supervisor, which
@@ -110,7 +110,8 @@ int agent_control_await_recorded(struct control *c, int64_t step, double seconds
  * that the supervisor cannot have given this agent up: what an agent of an ended generation must not do, it
  * does right after this. ERR_ABORTED: as above. Any thread. */
 int agent_control_await_contact(struct control *c, struct err *e);
-/* This rank has failed: the last two return at once, now and later. */
+/* This rank has failed: agent_control_await_recorded() and agent_control_await_contact() return at once, now
+ * and later. */
 void agent_control_give_up(struct control *c);
 /* Whether the supervisor has sent stop; *checkpoint: whether to write a checkpoint first. */
 bool agent_control_stopping(struct control *c, bool *checkpoint);

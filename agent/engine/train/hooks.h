@@ -70,7 +70,7 @@ struct train_hooks {
 	/* Waits until the supervisor has heard of this rank lately, so that no other generation can have
 	 * begun. Called on any thread, right before a checkpoint is committed. */
 	int (*await_contact)(void *arg, struct err *e);
-	/* This rank has failed: the last two return at once from now on. */
+	/* This rank has failed: await_recorded and await_contact return at once from now on. */
 	void (*give_up)(void *arg);
 
 	/* The rank is ready to train after this step; from: where the state was loaded from, "memory" or

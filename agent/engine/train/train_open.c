@@ -275,7 +275,9 @@ static int await_series(void *arg, int64_t step, struct err *e)
 }
 
 /* Neither is it committed by a rank that the supervisor may have given up: the generation that follows may
- * train by then. */
+ * train by then. What is left to do then is to write the manifest and to rename the attempt. If that takes so
+ * long that the next generation has begun, the checkpoint is late, but whole: the next one of the step
+ * replaces it. Copies in memory wait for the same. */
 static int may_commit(void *arg, int64_t step, struct err *e)
 {
 	const struct trainer *t = arg;
