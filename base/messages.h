@@ -22,7 +22,7 @@
 #include "base/time_parts.h"
 
 enum {
-	MSG_VERSION = 12,
+	MSG_VERSION = 13,
 	CONSOLE_VERSION =
 		1, /* of the messages console_*, for consoles of another version of muster */
 	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
@@ -86,7 +86,8 @@ enum {
 	X(MSG_TASK_FAILED, task_failed, MSG_TASK_FAILED_FIELDS, "agent", "the task has ended otherwise than with status 0; unless that was a stop, the message failed follows when nothing of it is left") \
 	X(MSG_OUTPUT,    output,   MSG_OUTPUT_FIELDS,   "agent",      "lines that the task has printed, for the terminal; none: it has printed some that nobody sees (program.silence)") \
 	X(MSG_BEGAN,     began,    MSG_BEGAN_FIELDS,    "agent",      "the task has reported its first step through the client, before the first message metrics") \
-	X(MSG_CLIENT_CKPT, client_ckpt, MSG_CLIENT_CKPT_FIELDS, "agent", "the task has saved a checkpoint of its own")
+	X(MSG_CLIENT_CKPT, client_ckpt, MSG_CLIENT_CKPT_FIELDS, "agent", "the task has saved a checkpoint of its own") \
+	X(MSG_NODE_PROGRESS, node_progress, MSG_NODE_PROGRESS_FIELDS, "agent", "from the first rank of a node: what progress and times say, for those of the node's ranks that have news (agent/node_relay.h)")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -143,6 +144,10 @@ enum {
 	F(step,       COUNT, REQUIRED, "finished steps, of which these are the times") \
 	F(peak_bytes, COUNT, REQUIRED, "peak device memory") \
 	F(us,         JSON,  REQUIRED, "a list: microseconds of each part that a rank reports (time_reported_json)")
+
+#define MSG_NODE_PROGRESS_FIELDS(F) \
+	F(progress, JSON, REQUIRED, "a list: a row of each rank (msg_progress_row)") \
+	F(times,    JSON, REQUIRED, "a list: a row of each rank that has any (msg_times_row)")
 
 #define MSG_LOG_FIELDS(F) \
 	F(level, TEXT, REQUIRED, "\"warn\" or \"error\"") \
