@@ -10,6 +10,9 @@
  *   - then acknowledges them. A rank that gets no acknowledgement reports to the supervisor itself, so a
  *     relay that is gone, stopped or cut off makes no other rank look silent.
  *
+ * Where it cannot be reached, as when each rank of a node has a network namespace of its own, every rank
+ * reports itself.
+ *
  * It accepts only processes of its own user, one connection for each of the node's other ranks. What
  * sends it something else loses its connection.
  *

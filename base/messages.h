@@ -40,7 +40,7 @@ enum {
 	X(MSG_READY,     ready,    MSG_READY_FIELDS,    "agent",      "the communicators are up and the state is loaded; training starts") \
 	X(MSG_METRICS,   metrics,  MSG_METRICS_FIELDS,  "agent",      "one per step, from one rank that has the loss (last stage, tp 0, cp 0, dp 0)") \
 	X(MSG_EVAL,      eval,     MSG_EVAL_FIELDS,     "agent",      "one per evaluation, from the rank that sends metrics") \
-	X(MSG_PROGRESS,  progress, MSG_PROGRESS_FIELDS, "agent",      "every heartbeat, and soon after the trainer moved") \
+	X(MSG_PROGRESS,  progress, MSG_PROGRESS_FIELDS, "agent",      "every heartbeat, and soon after the trainer moved, unless the first rank of the node reports it: node_progress") \
 	X(MSG_LOG,       log,      MSG_LOG_FIELDS,      "agent",      "a warning or an error") \
 	X(MSG_CKPT,      ckpt,     MSG_CKPT_FIELDS,     "agent",      "world rank 0 has committed a checkpoint") \
 	X(MSG_SIGNAL,    signal,   MSG_SIGNAL_FIELDS,   "agent",      "the agent got SIGTERM, SIGINT or SIGUSR1") \
@@ -74,7 +74,7 @@ enum {
 	X(MSG_ENDPOINTS, endpoints, MSG_ENDPOINTS_FIELDS, "agent",    "what the rank publishes for the others, and whose it needs, in a generation that does not use PMIx") \
 	X(MSG_WORLD_ENDPOINTS, world_endpoints, MSG_WORLD_ENDPOINTS_FIELDS, "supervisor", "what the ranks that the agent has asked for have published, once all have; one message or more, in the order of its list. To tasks of a program: what rank 0 has published") \
 	X(MSG_CKPT_LOCAL, ckpt_local, MSG_CKPT_FIELDS,  "agent",      "world rank 0 has seen a checkpoint committed in the folders of the nodes") \
-	X(MSG_TIMES,     times,    MSG_TIMES_FIELDS,    "agent",      "every few seconds, when a checkpoint begins, and before finished, idle and failed: where a rank's time went since it was ready") \
+	X(MSG_TIMES,     times,    MSG_TIMES_FIELDS,    "agent",      "every few seconds unless node_progress says it, when a checkpoint begins, and before finished, idle and failed: where a rank's time went since it was ready") \
 	X(MSG_SAVE,      save,     MSG_SAVE_FIELDS,     "supervisor", "write a checkpoint after the step, all ranks after the same one, and train on") \
 	X(MSG_SAVE_FAILED, save_failed, MSG_SAVE_FAILED_FIELDS, "agent", "world rank 0: the checkpoint that save asked for was not committed") \
 	X(MSG_CONSOLE_HELLO,  console_hello,  MSG_CONSOLE_HELLO_FIELDS,  "console", "the first message of a console after the handshake") \
