@@ -12,13 +12,13 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* Queued bytes: with more, no progress is sent; with more, others than this process should wait. */
-enum { BACKLOG_MAX = 4 * MSG_MAX, BACKLOG_BUSY = 64 << 10 };
+enum {
+	BACKLOG_BUSY = 64 << 10
+}; /* queued bytes: with more, others than this process should wait */
 
 static const double leave_s = 0.3, flush_s = 1.0; /* leave_s: of an agent that trains */
-/* Seconds between two messages progress: the longer of 0.1 s and 0.5 ms per rank of the world, so
- * that the supervisor gets at most some thousand per second. */
-static const double progress_s = 0.1, progress_rank_s = 0.0005;
+/* Seconds between two looks for what the supervisor's host has acknowledged. */
+static const double contact_look_s = 0.02;
 
 static void signals_set(sigset_t *set)
 {
@@ -36,7 +36,7 @@ void agent_control_block_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-static void wake(struct control *c)
+void agent_control_wake(struct control *c)
 {
 	uint64_t one = 1;
 	/* A full counter wakes the thread as well. */
@@ -84,17 +84,7 @@ static void report_signals(struct control *c)
 			msg_signal_json(&(struct msg_signal){ .number = (int)s.ssi_signo }));
 }
 
-static json_t *progress_json(struct control *c)
-{
-	struct msg_progress m = { .step = atomic_load(&c->step),
-				  .phase = atomic_load(&c->phase),
-				  .count = (int64_t)atomic_load(&c->count),
-				  .active = atomic_load(&c->active) };
-	agent_pace_fill(&c->pace, &m);
-	return msg_progress_json(&m);
-}
-
-static size_t backlog_of(struct control *c)
+size_t agent_control_backlog(struct control *c)
 {
 	pthread_mutex_lock(&c->lock);
 	size_t queued = agent_connection_backlog(c->connection);
@@ -104,33 +94,7 @@ static size_t backlog_of(struct control *c)
 
 bool agent_control_is_busy(struct control *c)
 {
-	return backlog_of(c) > BACKLOG_BUSY;
-}
-
-/* Sends a heartbeat when one is due, and between two of them the progress if the trainer has
- * moved. */
-static void send_progress(struct control *c)
-{
-	double now = clock_s();
-	uint64_t count = atomic_load(&c->count);
-	if (now < c->next_look)
-		return;
-	c->next_look = now + c->progress_s;
-	if (now < c->next_beat && count == c->sent_count)
-		return;
-	agent_pace_look(&c->pace, now, c->heartbeat_s);
-	if (backlog_of(c) < BACKLOG_MAX)
-		agent_control_send(c, MSG_PROGRESS, progress_json(c));
-	c->sent_count = count;
-	c->next_beat = now + c->heartbeat_s;
-}
-
-/* Sends the times when they are due. */
-static void send_times(struct control *c)
-{
-	json_t *due = agent_times_due(&c->times, clock_s());
-	if (due)
-		agent_control_send(c, MSG_TIMES, due);
+	return agent_control_backlog(c) > BACKLOG_BUSY;
 }
 
 /* Waits for the socket, a signal or a wake-up until `until`. */
@@ -138,7 +102,7 @@ static void wait_for_event(struct control *c, double until)
 {
 	struct pollfd p[3 + EXAMINE_MAX] = {
 		{ agent_connection_fd(c->connection),
-		  (short)(POLLIN | (backlog_of(c) ? POLLOUT : 0)), 0 },
+		  (short)(POLLIN | (agent_control_backlog(c) ? POLLOUT : 0)), 0 },
 		{ c->wake_fd, POLLIN, 0 },
 		{ c->signal_fd, POLLIN, 0 },
 	};
@@ -156,7 +120,7 @@ static void flush_and_close(struct control *c)
 	struct err e = ERR_INIT;
 	bool shut = false;
 	while (clock_s() < end && !agent_control_exchange_messages(c, &e)) {
-		if (!shut && !backlog_of(c)) {
+		if (!shut && !agent_control_backlog(c)) {
 			agent_connection_shut(c->connection);
 			shut = true;
 		}
@@ -180,6 +144,13 @@ static void await_exit(struct control *c)
 	_exit(finished ? 0 : 1);
 }
 
+/* What the supervisor's host acknowledges wakes nobody, so that it is looked for while somebody waits for it. */
+static double next_event(const struct control *c)
+{
+	bool awaited = atomic_load(&c->awaits_contact) > 0;
+	return awaited ? fmin(c->next_look, clock_s() + contact_look_s) : c->next_look;
+}
+
 static void *control_main(void *arg)
 {
 	struct control *c = arg;
@@ -188,18 +159,19 @@ static void *control_main(void *arg)
 	for (;;) {
 		if (atomic_load(&c->closing)) {
 			agent_examine_end(&c->examinations);
+			agent_control_end_reports(c);
 			flush_and_close(c);
 			return NULL;
 		}
 		report_signals(c);
 		send_examined(c);
-		send_progress(c);
-		send_times(c);
+		agent_control_report(c);
 		if (agent_control_exchange_messages(c, &e))
 			break;
-		wait_for_event(c, c->next_look);
+		wait_for_event(c, next_event(c));
 		agent_pace_woke(&c->pace, clock_s() - c->next_look);
 	}
+	agent_control_end_reports(c);
 	/* The supervisor may close after it has received "finished". */
 	if (!atomic_load(&c->finished))
 		agent_control_start_leaving(c, e.text);
@@ -225,6 +197,7 @@ static void control_free(struct control *c)
 		close(c->wake_fd);
 	if (c->signal_fd >= 0)
 		close(c->signal_fd);
+	agent_control_end_reports(c);
 	agent_connection_close(c->connection);
 	json_decref(c->welcome_body);
 	json_decref(c->next);
@@ -243,22 +216,6 @@ static void news_init(struct control *c)
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&c->news, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-}
-
-int agent_control_set_intervals(struct control *c, const struct msg_welcome *welcome, struct err *e)
-{
-	double heartbeat_s = welcome->heartbeat_s;
-	if (!(heartbeat_s >= 0.01 && heartbeat_s <= 3600))
-		return err_set(e, ERR_PROTO,
-			       "message welcome: heartbeat_s is %g; it must be 0.01 to 3600",
-			       heartbeat_s);
-	if (!(welcome->silent_s > 0))
-		return err_set(e, ERR_PROTO, "message welcome: silent_s is %g; it must be above 0",
-			       welcome->silent_s);
-	c->heartbeat_s = heartbeat_s;
-	c->progress_s = fmin(fmax(progress_s, welcome->world * progress_rank_s), heartbeat_s);
-	c->next_beat = c->next_look = clock_s();
-	return 0;
 }
 
 int agent_control_open(const struct control_options *opt, struct control **out,
@@ -282,7 +239,7 @@ int agent_control_open(const struct control_options *opt, struct control **out,
 	    agent_connection_await_welcome(c->connection, &c->welcome_body, e) ||
 	    msg_welcome_read(c->welcome_body, &c->welcome, e))
 		goto fail;
-	if (agent_control_set_intervals(c, &c->welcome, e))
+	if (agent_control_begin_reports(c, &c->welcome, e))
 		goto fail;
 	if (pthread_create(&c->thread, NULL, control_main, c)) {
 		err_set(e, ERR_NOMEM, "control channel: no thread; raise `ulimit -u`");
@@ -310,7 +267,7 @@ void agent_control_close(struct control *c)
 	if (!c)
 		return;
 	atomic_store(&c->closing, true);
-	wake(c);
+	agent_control_wake(c);
 	pthread_mutex_lock(&c->lock);
 	bool leaving = c->leaving;
 	pthread_mutex_unlock(&c->lock);
@@ -329,7 +286,7 @@ const char *agent_control_local_address(const struct control *c)
 static void send_before(struct control *c, enum msg_type type)
 {
 	bool ends = type == MSG_FINISHED || type == MSG_IDLE || type == MSG_FAILED;
-	json_t *where = type == MSG_FAILED ? progress_json(c) : NULL;
+	json_t *where = type == MSG_FAILED ? agent_control_progress_json(c) : NULL;
 	json_t *times = ends ? agent_times_next(&c->times, clock_s(), 0) : NULL;
 	if (where)
 		agent_connection_send(c->connection, MSG_PROGRESS, where, NULL);
@@ -355,7 +312,7 @@ void agent_control_send(struct control *c, enum msg_type type, json_t *body)
 	if (type == MSG_READY)
 		agent_times_begin(&c->times, clock_s());
 	json_decref(body);
-	wake(c);
+	agent_control_wake(c);
 }
 
 void agent_control_progress(struct control *c, int64_t step, const char *phase)

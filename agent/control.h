@@ -14,6 +14,9 @@
  * may train, but it commits no checkpoint (agent_control_await_contact). A supervisor that is stopped loses no
  * agent, however long: its host still answers.
  *
+ * If the node has several ranks, their progress and times take another way while it works: to the first rank
+ * of the node, which reports them together with its own (node_relay.h).
+ *
  * SIGTERM, SIGINT and SIGUSR1 do not end an agent. It reports them to the supervisor, which
  * decides. Therefore main() calls agent_control_block_signals() first.
  */
@@ -85,8 +88,8 @@ void agent_control_send(struct control *c, enum msg_type type, json_t *body);
 /* Whether so much is queued that whoever sends on behalf of others should wait. */
 bool agent_control_is_busy(struct control *c);
 /* Notes the step and phase that the trainer is in. Cheap: it makes no system call. The supervisor
- * gets it with every heartbeat and, if it has changed, up to 10 times per second (less often in a
- * world of more than 200 ranks). phase: a literal such as "forward". */
+ * gets it with every heartbeat and, if it has changed, within 0.1 s (later in a world of more than 100
+ * ranks). phase: a literal such as "forward". */
 void agent_control_progress(struct control *c, int64_t step, const char *phase);
 /* Notes progress inside a phase that takes long. Any thread. */
 void agent_control_moved(struct control *c);

@@ -8,8 +8,8 @@
 /* An agent that has been silent for silent_s counts as dead, and the next generation may begin. If another
  * rank is lost meanwhile, the generation ends without waiting so long: the shortest way is to kill a step
  * of Slurm that has a node which cannot be reached (6.5 s: SRUN_GRACE_MS and SETTLE_S of
- * launcher/slurm/step.c). A third of the 15 s is below both, and above two heartbeats of the largest
- * world. */
+ * launcher/slurm/step.c). A third of the 15 s is below both. Heartbeats come twice in that time even in the
+ * largest world (launcher/supervise/heartbeat.h). */
 enum { CONTACT_SHARE = 3 };
 
 /* The trainer uses the welcome of the next generation from now on. The lock is held. */
@@ -128,12 +128,15 @@ int agent_control_await_recorded(struct control *c, int64_t step, double seconds
 
 int agent_control_await_contact(struct control *c, struct err *e)
 {
+	atomic_fetch_add(&c->awaits_contact, 1);
+	agent_control_wake(c);
 	pthread_mutex_lock(&c->lock);
 	double most = c->welcome.silent_s / CONTACT_SHARE;
 	while (clock_s() - c->contact > most && !is_over(c))
 		pthread_cond_wait(&c->news, &c->lock);
 	bool over = is_over(c);
 	pthread_mutex_unlock(&c->lock);
+	atomic_fetch_sub(&c->awaits_contact, 1);
 	return over ? report_end(e) : 0;
 }
 

@@ -1,6 +1,7 @@
 /*
  * control_inner — the state of the control channel, for control.c (the thread, and what the trainer
- * calls), control_await.c (what it waits for) and control_messages.c (what the supervisor sends) only.
+ * calls), control_await.c (what it waits for), control_report.c (what it reports) and control_messages.c
+ * (what the supervisor sends) only.
  */
 #ifndef MUSTER_AGENT_CONTROL_INNER_H
 #define MUSTER_AGENT_CONTROL_INNER_H
@@ -8,6 +9,8 @@
 #include "agent/connection.h"
 #include "agent/control.h"
 #include "agent/examine.h"
+#include "agent/node_member.h"
+#include "agent/node_relay.h"
 #include "agent/pace.h"
 #include "agent/times.h"
 
@@ -25,6 +28,10 @@ struct control {
 	double heartbeat_s, progress_s, next_beat, next_look;
 	uint64_t sent_count;              /* `count` of the last message progress */
 	struct examinations examinations; /* used by the control thread only */
+	/* one at most; both used by the control thread only */
+	struct node_relay *relay;   /* this rank is its node's relay */
+	struct node_member *member; /* it reports to its node's relay */
+	bool served;                /* ... which handed its reports on at the last look */
 
 	pthread_mutex_t lock; /* connection, leaving, reason, on_abort, on_dump */
 	pthread_cond_t news;  /* one of the next members has changed */
@@ -44,7 +51,8 @@ struct control {
 	void *on_dump_arg;
 
 	atomic_bool closing, finished;
-	atomic_int stop, save; /* save: the highest number of the message */
+	atomic_int awaits_contact; /* threads that do */
+	atomic_int stop, save;     /* save: the highest number of the message */
 	/* of the message stop, set before `stop`; the first one counts */
 	char stop_reason[200];
 	int64_t stop_at;
@@ -59,10 +67,24 @@ struct control {
 	_Atomic(const char *) phase;
 };
 
-/* The welcome says how often the agent sends the message progress. On the control thread, or before it
- * runs. */
-int agent_control_set_intervals(struct control *c, const struct msg_welcome *welcome,
+/* control_report.c */
+/* The welcome says how often the agent reports, and to whom. On the control thread, or before it runs. */
+int agent_control_begin_reports(struct control *c, const struct msg_welcome *welcome,
 				struct err *e);
+/* Reports what is due: the progress in each heartbeat, and when the trainer has moved; and the times. */
+void agent_control_report(struct control *c);
+/* From now on this agent relays nothing, and uses no relay. */
+void agent_control_end_reports(struct control *c);
+/* The body of the message progress, a new reference. Any thread. */
+json_t *agent_control_progress_json(struct control *c);
+
+/* control.c */
+/* Makes the control thread look for what there is to do. */
+void agent_control_wake(struct control *c);
+/* Bytes that wait for the supervisor. */
+size_t agent_control_backlog(struct control *c);
+
+/* control_messages.c */
 /* Sends and receives without waiting and handles each message. An error means that the agent must
  * leave. */
 int agent_control_exchange_messages(struct control *c, struct err *e);

@@ -147,7 +147,7 @@ static int handle_welcome(struct control *c, const struct msg *m, struct err *e)
 	if (next.generation < 1 || next.generation > UINT32_MAX)
 		return err_set(e, ERR_PROTO, "message welcome: generation %lld",
 			       (long long)next.generation);
-	if (agent_control_set_intervals(c, &next, e))
+	if (agent_control_begin_reports(c, &next, e))
 		return -1;
 	pthread_mutex_lock(&c->lock);
 	bool awaited = c->idle;

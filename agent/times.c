@@ -25,7 +25,7 @@ void agent_times_begin(struct times *t, double now)
 {
 	pthread_mutex_lock(&t->lock);
 	t->ready = true;
-	t->news = false;
+	t->news = t->owed = false;
 	t->every = first_s;
 	t->sent = now;
 	pthread_mutex_unlock(&t->lock);
@@ -46,7 +46,7 @@ void agent_times_set(struct times *t, const struct train_times *sums)
 	pthread_mutex_unlock(&t->lock);
 }
 
-static json_t *body(const struct train_times *sums)
+json_t *agent_times_json(const struct train_times *sums)
 {
 	json_t *us = time_reported_json(sums->us);
 	json_t *m = us ? msg_times_json(&(struct msg_times){
@@ -56,30 +56,51 @@ static json_t *body(const struct train_times *sums)
 	return m;
 }
 
-/* The message if there is news and the last one is at least `least` seconds old. The lock is held. */
-static json_t *take(struct times *t, double now, double least)
+/* Whether there is news and the last message is at least `least` seconds old. The lock is held. */
+static bool take(struct times *t, double now, double least)
 {
 	if (!t->ready || !t->news || now - t->sent < least)
-		return NULL;
+		return false;
 	t->news = false;
 	t->sent = now;
-	return body(&t->sums);
+	return true;
 }
 
 json_t *agent_times_next(struct times *t, double now, double least)
 {
 	pthread_mutex_lock(&t->lock);
-	json_t *next = take(t, now, least);
+	bool news = take(t, now, least) || (t->ready && t->owed && least <= 0);
+	struct train_times sums = t->sums;
+	t->owed &= !news;
 	pthread_mutex_unlock(&t->lock);
-	return next;
+	return news ? agent_times_json(&sums) : NULL;
 }
 
-json_t *agent_times_due(struct times *t, double now)
+bool agent_times_due(struct times *t, double now, struct train_times *sums)
 {
 	pthread_mutex_lock(&t->lock);
-	json_t *due = take(t, now, t->every);
-	if (due)
+	bool due = take(t, now, t->every);
+	if (due) {
 		t->every = fmin(2 * t->every, t->most);
+		t->owed = true;
+		*sums = t->sums;
+	}
 	pthread_mutex_unlock(&t->lock);
 	return due;
+}
+
+bool agent_times_owed(struct times *t, struct train_times *sums)
+{
+	pthread_mutex_lock(&t->lock);
+	bool owed = t->ready && t->owed;
+	*sums = t->sums;
+	pthread_mutex_unlock(&t->lock);
+	return owed;
+}
+
+void agent_times_settle(struct times *t)
+{
+	pthread_mutex_lock(&t->lock);
+	t->owed = false;
+	pthread_mutex_unlock(&t->lock);
 }

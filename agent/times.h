@@ -17,7 +17,8 @@
 struct times {
 	pthread_mutex_t lock;
 	bool ready;              /* the supervisor knows that the rank is ready */
-	bool news;               /* the sums have changed since they were sent */
+	bool news;               /* the sums have changed since they were due */
+	bool owed;               /* nobody has handed on what was due then */
 	struct train_times sums; /* since then */
 	double every, most;      /* seconds until the next message, and at most */
 	double sent;             /* time of the last one */
@@ -34,9 +35,16 @@ void agent_times_begin(struct times *t, double now);
 void agent_times_end(struct times *t);
 void agent_times_set(struct times *t, const struct train_times *sums);
 
-/* The body of the message if one is due, a new reference; otherwise NULL. */
-json_t *agent_times_due(struct times *t, double now);
-/* The same if the sums have changed and the last message is at least `least` seconds old. */
+/* Whether a message is due; *sums: what it says. The supervisor is owed it until it is settled. */
+bool agent_times_due(struct times *t, double now, struct train_times *sums);
+/* Whether it is owed one; *sums: what that says now. */
+bool agent_times_owed(struct times *t, struct train_times *sums);
+/* It has got it, or it is on its way. */
+void agent_times_settle(struct times *t);
+/* The body of the message if the sums have changed and the last one is at least `least` seconds old, a new
+ * reference; otherwise NULL. least 0: also if it is owed one. */
 json_t *agent_times_next(struct times *t, double now, double least);
+/* The body of the message, a new reference; NULL: no memory. */
+json_t *agent_times_json(const struct train_times *sums);
 
 #endif

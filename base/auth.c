@@ -77,6 +77,14 @@ int auth_secret_parse(const char *hex, unsigned char secret[AUTH_SECRET_BYTES], 
 		   : 0;
 }
 
+void auth_secret_name(const unsigned char secret[AUTH_SECRET_BYTES], const char *about,
+		      char out[AUTH_SECRET_HEX])
+{
+	unsigned char name[crypto_auth_BYTES];
+	crypto_auth(name, (const unsigned char *)about, strlen(about), secret);
+	auth_secret_hex(name, out);
+}
+
 static void make_nonce(struct channel *c, unsigned char nonce[NONCE_BYTES])
 {
 	randombytes_buf(c->own, sizeof c->own);

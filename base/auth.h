@@ -58,6 +58,10 @@ enum {
 void auth_secret_new(unsigned char secret[AUTH_SECRET_BYTES]);
 void auth_secret_hex(const unsigned char secret[AUTH_SECRET_BYTES], char out[AUTH_SECRET_HEX]);
 int auth_secret_parse(const char *hex, unsigned char secret[AUTH_SECRET_BYTES], struct err *e);
+/* A name that only those who know the secret can find: the hex digits of HMAC(secret, about). It says
+ * nothing about the secret. `about` must not begin as a text of the handshake. */
+void auth_secret_name(const unsigned char secret[AUTH_SECRET_BYTES], const char *about,
+		      char out[AUTH_SECRET_HEX]);
 
 enum auth_side { AUTH_AGENT, AUTH_SUPERVISOR };
 

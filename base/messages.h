@@ -22,7 +22,7 @@
 #include "base/time_parts.h"
 
 enum {
-	MSG_VERSION = 12,
+	MSG_VERSION = 13,
 	CONSOLE_VERSION =
 		1, /* of the messages console_*, for consoles of another version of muster */
 	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
@@ -40,7 +40,7 @@ enum {
 	X(MSG_READY,     ready,    MSG_READY_FIELDS,    "agent",      "the communicators are up and the state is loaded; training starts") \
 	X(MSG_METRICS,   metrics,  MSG_METRICS_FIELDS,  "agent",      "one per step, from one rank that has the loss (last stage, tp 0, cp 0, dp 0)") \
 	X(MSG_EVAL,      eval,     MSG_EVAL_FIELDS,     "agent",      "one per evaluation, from the rank that sends metrics") \
-	X(MSG_PROGRESS,  progress, MSG_PROGRESS_FIELDS, "agent",      "every heartbeat, and soon after the trainer moved") \
+	X(MSG_PROGRESS,  progress, MSG_PROGRESS_FIELDS, "agent",      "every heartbeat, and soon after the trainer moved, unless the first rank of the node reports it: node_progress") \
 	X(MSG_LOG,       log,      MSG_LOG_FIELDS,      "agent",      "a warning or an error") \
 	X(MSG_CKPT,      ckpt,     MSG_CKPT_FIELDS,     "agent",      "world rank 0 has committed a checkpoint") \
 	X(MSG_SIGNAL,    signal,   MSG_SIGNAL_FIELDS,   "agent",      "the agent got SIGTERM, SIGINT or SIGUSR1") \
@@ -74,7 +74,7 @@ enum {
 	X(MSG_ENDPOINTS, endpoints, MSG_ENDPOINTS_FIELDS, "agent",    "what the rank publishes for the others, and whose it needs, in a generation that does not use PMIx") \
 	X(MSG_WORLD_ENDPOINTS, world_endpoints, MSG_WORLD_ENDPOINTS_FIELDS, "supervisor", "what the ranks that the agent has asked for have published, once all have; one message or more, in the order of its list. To tasks of a program: what rank 0 has published") \
 	X(MSG_CKPT_LOCAL, ckpt_local, MSG_CKPT_FIELDS,  "agent",      "world rank 0 has seen a checkpoint committed in the folders of the nodes") \
-	X(MSG_TIMES,     times,    MSG_TIMES_FIELDS,    "agent",      "every few seconds, when a checkpoint begins, and before finished, idle and failed: where a rank's time went since it was ready") \
+	X(MSG_TIMES,     times,    MSG_TIMES_FIELDS,    "agent",      "every few seconds unless node_progress says it, when a checkpoint begins, and before finished, idle and failed: where a rank's time went since it was ready") \
 	X(MSG_SAVE,      save,     MSG_SAVE_FIELDS,     "supervisor", "write a checkpoint after the step, all ranks after the same one, and train on") \
 	X(MSG_SAVE_FAILED, save_failed, MSG_SAVE_FAILED_FIELDS, "agent", "world rank 0: the checkpoint that save asked for was not committed") \
 	X(MSG_CONSOLE_HELLO,  console_hello,  MSG_CONSOLE_HELLO_FIELDS,  "console", "the first message of a console after the handshake") \
@@ -86,7 +86,8 @@ enum {
 	X(MSG_TASK_FAILED, task_failed, MSG_TASK_FAILED_FIELDS, "agent", "the task has ended otherwise than with status 0; unless that was a stop, the message failed follows when nothing of it is left") \
 	X(MSG_OUTPUT,    output,   MSG_OUTPUT_FIELDS,   "agent",      "lines that the task has printed, for the terminal; none: it has printed some that nobody sees (program.silence)") \
 	X(MSG_BEGAN,     began,    MSG_BEGAN_FIELDS,    "agent",      "the task has reported its first step through the client, before the first message metrics") \
-	X(MSG_CLIENT_CKPT, client_ckpt, MSG_CLIENT_CKPT_FIELDS, "agent", "the task has saved a checkpoint of its own")
+	X(MSG_CLIENT_CKPT, client_ckpt, MSG_CLIENT_CKPT_FIELDS, "agent", "the task has saved a checkpoint of its own") \
+	X(MSG_NODE_PROGRESS, node_progress, MSG_NODE_PROGRESS_FIELDS, "agent", "from the first rank of a node: what progress and times say, for those of the node's ranks that have news (agent/node_relay.h)")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -143,6 +144,10 @@ enum {
 	F(step,       COUNT, REQUIRED, "finished steps, of which these are the times") \
 	F(peak_bytes, COUNT, REQUIRED, "peak device memory") \
 	F(us,         JSON,  REQUIRED, "a list: microseconds of each part that a rank reports (time_reported_json)")
+
+#define MSG_NODE_PROGRESS_FIELDS(F) \
+	F(progress, JSON, REQUIRED, "a list: a row of each rank (msg_progress_row)") \
+	F(times,    JSON, REQUIRED, "a list: a row of each rank that has any (msg_times_row)")
 
 #define MSG_LOG_FIELDS(F) \
 	F(level, TEXT, REQUIRED, "\"warn\" or \"error\"") \

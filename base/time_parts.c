@@ -54,6 +54,14 @@ json_t *time_reported_json(const int64_t us[TIME_REPORTED])
 	return list;
 }
 
+bool time_reported_valid(const int64_t us[TIME_REPORTED])
+{
+	for (int i = 0; i < TIME_REPORTED; i++)
+		if (us[i] < 0 || us[i] > most_us)
+			return false;
+	return true;
+}
+
 int time_reported_read(const json_t *list, int64_t us[TIME_REPORTED], struct err *e)
 {
 	if (json_array_size(list) != TIME_REPORTED)
@@ -61,9 +69,9 @@ int time_reported_read(const json_t *list, int64_t us[TIME_REPORTED], struct err
 			       (int)TIME_REPORTED, json_array_size(list));
 	for (int i = 0; i < TIME_REPORTED; i++) {
 		const json_t *v = json_array_get(list, (size_t)i);
-		us[i] = json_integer_value(v);
-		if (!json_is_integer(v) || us[i] < 0 || us[i] > most_us)
-			return err_set(e, ERR_PROTO, "time %d of a list is not valid", i);
+		us[i] = json_is_integer(v) ? json_integer_value(v) : -1;
 	}
-	return 0;
+	return time_reported_valid(us)
+		       ? 0
+		       : err_set(e, ERR_PROTO, "a list of times has one that is not valid");
 }

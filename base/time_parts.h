@@ -64,6 +64,8 @@ double time_parts_goodput(const int64_t parts[TIME_PART_COUNT]);
 /* The parts that a rank reports as a list, in the order of TIME_PARTS from TIME_STEP on: large runs send
  * many, and names would cost more than the numbers. A new reference; NULL: no memory. */
 json_t *time_reported_json(const int64_t us[TIME_REPORTED]);
+/* Whether they can be times of a rank. */
+bool time_reported_valid(const int64_t us[TIME_REPORTED]);
 /* ERR_PROTO: it is no such list. */
 int time_reported_read(const json_t *list, int64_t us[TIME_REPORTED], struct err *e);
 

@@ -103,6 +103,7 @@ static void on_welcome(struct process *p, json_t *body)
 	p->generation = (uint32_t)w.generation;
 	p->rank = w.rank;
 	p->world = w.world;
+	p->leader = w.leader;
 	p->silent_s = w.silent_s;
 	p->warm = w.warm;
 	p->by_pmix = w.pmix;

@@ -190,19 +190,8 @@ void simulate_process_fail(struct process *p, enum err_code code, const char *te
 
 static void beat(struct process *p)
 {
-	static const char *const phases[] = { [PROCESS_PREPARING] = "preflight",
-					      [PROCESS_WIRING] = "wire up",
-					      [PROCESS_LOADING] = "load",
-					      [PROCESS_TRAINING] = "forward" };
-	bool busy = p->state >= PROCESS_PREPARING && p->state <= PROCESS_TRAINING;
 	if (p->state > PROCESS_GREETING)
-		simulate_link_send(p, MSG_PROGRESS,
-				   msg_progress_json(&(struct msg_progress){
-					   .step = p->step,
-					   .phase = busy ? phases[p->state] : "start",
-					   .count = p->count,
-					   .done = p->step - p->resumed,
-					   .own_s = p->computed }));
+		simulate_report_progress(p);
 	run_later(p, p->sim->setup->heartbeat_s, beat, true);
 }
 

@@ -57,6 +57,7 @@ struct simulate_setup {
 	int most_faults;
 	double rates[SIMULATE_FAULT_COUNT]; /* relative */
 	enum simulate_bug bug;              /* of the agents */
+	bool relays; /* the first rank of a node reports the progress of its ranks. A seed is another run then */
 };
 
 /* How the ends are counted. */

@@ -105,7 +105,7 @@ struct process {
 	struct link link;
 	/* of the welcome */
 	uint32_t generation;
-	int rank, world;
+	int rank, world, leader;
 	bool warm, by_pmix, copies, resumes;
 	double silent_s;
 	double heard;     /* when it last sent something that arrives */
@@ -221,6 +221,10 @@ void simulate_link_vanish(struct process *p);
 /* The node cannot be reached from now on: if that lasts, the supervisor's end is lost. */
 void simulate_link_watch(struct process *p);
 void simulate_link_free(struct process *p);
+
+/* relays.c */
+/* A heartbeat of the process. */
+void simulate_report_progress(struct process *p);
 
 /* process.c */
 struct process *simulate_process_start(struct launch *l, int rank, int node, int slot,

@@ -3,10 +3,13 @@
  *
  * An agent that ends is seen at once, because its connection closes. Heartbeats find what closes
  * nothing: a node that is gone, a process that is stopped, a rank that hangs. Their limits are many
- * seconds (restart.silent_timeout, hang_timeout). Each heartbeat costs the one thread of the supervisor
- * some 10 µs, so in a large world each rank sends fewer of them: all ranks together send
- * limits.heartbeats per second, but each rank sends at least HEARTBEATS_SILENT in the time after which a
- * silent rank counts as lost. By the default limits:
+ * seconds (restart.silent_timeout, hang_timeout). Each heartbeat that a rank sends itself costs the one
+ * thread of the supervisor some 10 µs, so in a large world each rank sends fewer of them: all ranks together
+ * send limits.heartbeats per second, but each rank sends at least HEARTBEATS_SILENT in the time after which a
+ * silent rank counts as lost. As long as the first rank of each node reports for all of them
+ * (agent/node_relay.h), a node of 8 ranks costs about as much as 3 of them. The limits hold for the time in which it
+ * does not. A rank notices that after two heartbeats without an answer, before it looks silent. By the default
+ * limits:
  *
  *     ranks                     up to 2,000   4,000   8,000   10,000 and more
  *     seconds between two of a rank   0.5       1       2       2.5

@@ -27,16 +27,6 @@ static void lose_rank(struct supervisor *s, struct connection *c, enum err_code 
 	supervise_handle(s, EV_LOST, &loss, NULL);
 }
 
-static void note_progress(struct supervisor *s, struct rank_state *k, int64_t step,
-			  const char *phase)
-{
-	if (step == k->step && !strcmp(phase, k->phase))
-		return;
-	supervise_note_move(s, k);
-	k->step = step;
-	snprintf(k->phase, sizeof k->phase, "%.31s", phase);
-}
-
 static struct rank_state *rank_of(struct supervisor *s, struct connection *c)
 {
 	return &s->ranks[launcher_connection_rank(c)];
@@ -63,7 +53,7 @@ static int on_ready(struct supervisor *s, struct connection *c, const json_t *bo
 	k->ready = true;
 	s->resumed = m.step;
 	snprintf(s->resumed_from, sizeof s->resumed_from, "%s", m.has_from ? m.from : "");
-	note_progress(s, k, m.step, "ready");
+	supervise_progress_set(s, k, m.step, "ready");
 	supervise_times_ready(s, launcher_connection_rank(c), m.step);
 	supervise_warn_ready(s, m.step);
 	if (++s->readies == s->world) {
@@ -109,22 +99,13 @@ static int on_eval(struct supervisor *s, struct connection *c, const json_t *bod
 static int on_progress(struct supervisor *s, struct connection *c, const json_t *body,
 		       struct err *e)
 {
-	struct rank_state *k = rank_of(s, c);
-	struct msg_progress m;
-	if (msg_progress_read(body, &m, e))
-		return -1;
-	if (m.step < -1)
-		return err_set(e, ERR_PROTO, "message progress: step %lld is below -1",
-			       (long long)m.step);
-	if (m.count != k->count && m.step == k->step && !strcmp(m.phase, k->phase))
-		supervise_note_move(s, k);
-	k->count = m.count;
-	if (m.active != k->active)
-		k->active_at = supervise_now(s);
-	k->active = m.active;
-	supervise_stragglers_note(s, launcher_connection_rank(c), &m);
-	note_progress(s, k, m.step, m.phase);
-	return 0;
+	return supervise_progress_note(s, launcher_connection_rank(c), body, e);
+}
+
+static int on_node_progress(struct supervisor *s, struct connection *c, const json_t *body,
+			    struct err *e)
+{
+	return supervise_progress_note_node(s, launcher_connection_rank(c), body, e);
 }
 
 static int on_times(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
@@ -321,7 +302,7 @@ static int on_finished(struct supervisor *s, struct connection *c, const json_t 
 	k->finished = true;
 	supervise_contract_memory(&s->contract, &s->d->plan, launcher_connection_rank(c),
 				  (double)m.peak_bytes);
-	note_progress(s, k, m.step, "finished");
+	supervise_progress_set(s, k, m.step, "finished");
 	supervise_times_finished(s, launcher_connection_rank(c));
 	supervise_program_note_exit(s, launcher_connection_rank(c));
 	if (++s->finishes == s->world)
@@ -444,6 +425,7 @@ static const struct {
 	[MSG_METRICS] = { on_metrics, false },
 	[MSG_EVAL] = { on_eval, false },
 	[MSG_PROGRESS] = { on_progress, false },
+	[MSG_NODE_PROGRESS] = { on_node_progress, false },
 	[MSG_TIMES] = { on_times, false },
 	[MSG_LOG] = { on_log, false },
 	[MSG_CKPT] = { on_ckpt, false },
@@ -480,11 +462,8 @@ void supervise_message(void *supervisor, struct connection *c, const struct msg 
 	}
 	if (rank >= s->most) /* an agent that waits for the next generation */
 		return;
-	if (rank >= 0) {
-		double now = supervise_now(s);
-		supervise_stragglers_note_silence(s, rank, now - s->ranks[rank].beat);
-		s->ranks[rank].beat = now;
-	}
+	if (rank >= 0)
+		supervise_progress_heard(s, rank);
 	int rc = known ? handlers[m->type].handle(s, c, m->body, &e)
 		       : err_set(&e, ERR_PROTO, "message %s: only the supervisor sends it",
 				 msg_word(m->type));

@@ -11,6 +11,7 @@
  *     next.c         what follows a generation
  *     hello.c        lets agents join a generation
  *     messages.c     handles the agents' messages
+ *     progress.c     notes what the ranks, or the relays of their nodes, say of their progress
  *     watchdog.c     finds ranks that are silent or hang (hang_limit.c: after how long)
  *     heartbeat.c    how often agents say what they do
  *     suspects.c     notes what speaks against a node
@@ -76,6 +77,7 @@
 #include "launcher/supervise/notices.h"
 #include "launcher/supervise/predecessors.h"
 #include "launcher/supervise/program.h"
+#include "launcher/supervise/progress.h"
 #include "launcher/supervise/progress_comment.h"
 #include "launcher/supervise/recovery.h"
 #include "launcher/supervise/regroup.h"

@@ -25,15 +25,14 @@ static void extend_deadlines(struct supervisor *s, double gap)
 	s->program.ready_at += s->program.ready_at > 0 ? gap : 0;
 }
 
-/* Reads what waits in the rank's socket: this process may be behind. True: the rank has not been silent,
+/* Reads what waits in the sockets that say something of the rank: this process may be behind. True: the rank has not been silent,
  * or it has closed, which was handled. */
 static bool is_heard_now(struct supervisor *s, int rank)
 {
 	const struct rank_state *k = &s->ranks[rank];
 	uint32_t generation = s->generation;
 	double beat = k->beat;
-	if (k->connection)
-		launcher_connection_read_out(k->connection);
+	supervise_progress_read_out(s, rank);
 	return s->generation != generation || k->beat > beat || s->lost;
 }
 

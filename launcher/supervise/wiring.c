@@ -25,16 +25,19 @@ int supervise_wiring_set(struct wiring *w, const struct plan *plan, int nodes, s
 		.begin = calloc((size_t)nodes + 1, sizeof *new.begin),
 		.number = calloc((size_t)nodes, sizeof *new.number),
 		.first = calloc((size_t)nodes, sizeof *new.first),
+		.leader = calloc((size_t)plan->world, sizeof *new.leader),
+		.world = plan->world,
 	};
 	supervise_wiring_fini(w);
-	if (!new.ranks || !new.begin || !new.number || !new.first) {
+	if (!new.ranks || !new.begin || !new.number || !new.first || !new.leader) {
 		supervise_wiring_fini(&new);
 		return err_set(e, ERR_NOMEM, "no memory for the places of %d ranks", plan->world);
 	}
 	sort_ranks(&new, plan, nodes);
 	for (int r = 0; r < plan->world; r++) {
 		int node = plan->ranks[r].node;
-		if (new.ranks[new.begin[node]] != r)
+		new.leader[r] = new.ranks[new.begin[node]];
+		if (new.leader[r] != r)
 			continue;
 		new.number[node] = new.n;
 		new.first[new.n++] = r;
@@ -49,6 +52,7 @@ void supervise_wiring_fini(struct wiring *w)
 	free(w->begin);
 	free(w->number);
 	free(w->first);
+	free(w->leader);
 	*w = (struct wiring){ .ranks = NULL };
 }
 
@@ -69,11 +73,16 @@ static json_t *list_near(const struct wiring *w, int number)
 	return list;
 }
 
+int supervise_wiring_leader(const struct wiring *w, int rank)
+{
+	return rank < w->world ? w->leader[rank] : rank;
+}
+
 int supervise_wiring_tell(const struct wiring *w, const struct plan *plan, int rank,
 			  struct msg_welcome *m, struct err *e)
 {
 	int node = plan->ranks[rank].node;
-	m->leader = w->ranks[w->begin[node]];
+	m->leader = supervise_wiring_leader(w, rank);
 	if (m->leader != rank)
 		return 0;
 	m->here = list_here(w, node);

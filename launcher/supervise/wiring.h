@@ -14,13 +14,17 @@ struct wiring {
 	int *ranks; /* of all nodes, node by node, each node's ascending */
 	int *begin; /* by node of the cluster: where its ranks begin */
 	int *number; /* by node: its number among those that have ranks, in the order of their first ranks */
-	int *first; /* by that number: the node's first rank */
-	int n;      /* nodes that have ranks */
+	int *first;  /* by that number: the node's first rank */
+	int *leader; /* by rank: the first rank of its node */
+	int world;
+	int n; /* nodes that have ranks */
 };
 
 /* For the ranks of the plan, on a cluster of so many nodes. Replaces what *w held. */
 int supervise_wiring_set(struct wiring *w, const struct plan *plan, int nodes, struct err *e);
 void supervise_wiring_fini(struct wiring *w);
+/* The first rank of the rank's node. A rank that is none of the plan leads itself. */
+int supervise_wiring_leader(const struct wiring *w, int rank);
 /* Sets leader, here and near of a rank's welcome. The lists are new references. */
 int supervise_wiring_tell(const struct wiring *w, const struct plan *plan, int rank,
 			  struct msg_welcome *m, struct err *e);

@@ -94,6 +94,47 @@ names() {
 	[[ -z $(event stopped node-suspected) ]] # a signal says nothing about the node
 }
 
+# relay_sockets PID: how many sockets the process has as the relay of its node: one that listens, and one for each rank that reports
+# to it.
+relay_sockets() {
+	local inodes
+	inodes=$(for fd in "/proc/$1/fd"/*; do readlink "$fd"; done | sed -n 's/^socket:\[\(.*\)\]$/\1/p')
+	awk -v all=" ${inodes//$'\n'/ } " 'index(all, " " $7 " ") && $8 ~ /^@muster-node-/' /proc/net/unix | wc -l
+}
+
+relays_for() { [[ $(relay_sockets "$1") -eq $(($2 + 1)) ]]; }
+
+# The ranks that stand out because they have sent nothing for some seconds.
+silent_ranks() { "$MUSTER" status "$(run_folder "$1")" | grep "sent nothing for" | grep -oP "rank \K[0-9]+"; }
+someone_is_silent() { [[ -n $(silent_ranks "$1") ]]; }
+
+@test "the first rank of a node, which reports for the others, is stopped: it is lost, and no other one" {
+	begin first restart.silent_timeout=8 restart.stacks_timeout=20
+	wait_for 60 relays_for "$(rank_pid first 0)" 3
+	kill -STOP "$(rank_pid first 0)"
+	wait_for 60 someone_is_silent first
+	[[ $(silent_ranks first) == 0 ]]
+	wait_for 60 event first restart
+	end_run
+	cat "$out"
+	names first 0 stopped
+	[[ $(event first rank-lost | wc -l) -eq 1 ]]
+	[[ -z $(event first rank-paused) ]]
+	[[ $(event_field first fault fault) == agent-stopped ]]
+}
+
+is_ready_again() { [[ $(event "$1" ready | wc -l) -eq 2 ]]; }
+
+@test "the first rank of a node is killed: it is lost, and the one that takes its place reports for the others" {
+	begin killed
+	kill -KILL "$(rank_pid killed 0)"
+	wait_for 60 is_ready_again killed
+	wait_for 60 relays_for "$(rank_pid killed 0)" 3
+	end_run
+	[[ $(event killed rank-lost | wc -l) -eq 1 ]]
+	[[ $(event_field killed rank-lost rank) -eq 0 ]]
+}
+
 @test "the report is whole when the last answer comes, after which the agent ends the examination" {
 	mkdir "$BATS_TEST_TMPDIR/bin"
 	printf '#!/bin/sh\nseq 100000\necho the last line\n' >"$BATS_TEST_TMPDIR/bin/gdb"

@@ -1,10 +1,11 @@
 /*
  * simulate: runs many simulated runs (launcher/simulate) on all cores, and prints what they met.
  *
- *     simulate [--first SEED] [--count N] [--cores N] [--text]
+ *     simulate [--first SEED] [--count N] [--cores N] [--relays] [--text]
  *
  * Prints each seed that breaks what must hold, after it was run again to see that it does so in the same
- * way. --text: also its faults and its last events. Exit status 1: there was one.
+ * way. --text: also its faults and its last events. --relays: the first rank of a node reports for its ranks.
+ * Exit status 1: there was one.
  */
 #include "base/clock.h"
 #include "launcher/supervise/policy.h"
@@ -19,6 +20,7 @@ struct options {
 	uint64_t first, count;
 	int cores;
 	bool text;
+	void (*change)(struct simulate_setup *s); /* NULL: nothing */
 };
 
 struct sums {
@@ -27,6 +29,11 @@ struct sums {
 	int64_t requeues, supervisors, ends[SIMULATE_ENDS], steps, repeated, late;
 	double seconds;
 };
+
+static void use_relays(struct simulate_setup *s)
+{
+	s->relays = true;
+}
 
 static void add_result(struct sums *s, const struct simulate_result *r)
 {
@@ -79,7 +86,7 @@ static void run_seed(uint64_t seed, const struct options *o, struct sums *sums)
 {
 	struct simulate_result r, again;
 	struct err e = ERR_INIT;
-	if (simulate_seed(seed, NULL, &r, &e)) {
+	if (simulate_seed(seed, o->change, &r, &e)) {
 		printf("seed %llu: cannot be simulated: %s\n", (unsigned long long)seed, e.text);
 		sums->failed++;
 		return;
@@ -90,7 +97,7 @@ static void run_seed(uint64_t seed, const struct options *o, struct sums *sums)
 			fputs(buf_str(&r.text), stdout);
 		else
 			printf("seed %llu: %s\n", (unsigned long long)seed, r.why);
-		if (simulate_seed(seed, NULL, &again, &e) || again.hash != r.hash) {
+		if (simulate_seed(seed, o->change, &again, &e) || again.hash != r.hash) {
 			printf("seed %llu: it does not replay\n", (unsigned long long)seed);
 			sums->unequal++;
 		}
@@ -149,6 +156,10 @@ static bool read_options(int argc, char **argv, struct options *o)
 			o->text = true;
 			continue;
 		}
+		if (!strcmp(argv[i], "--relays")) {
+			o->change = use_relays;
+			continue;
+		}
 		unsigned long long value = i + 1 < argc ? strtoull(argv[i + 1], NULL, 10) : 0;
 		if (!strcmp(argv[i], "--first"))
 			o->first = value;
@@ -171,8 +182,8 @@ int main(int argc, char **argv)
 	struct sums all = { 0 };
 	int pipes[2];
 	if (!read_options(argc, argv, &o) || pipe(pipes)) {
-		fprintf(stderr,
-			"usage: simulate [--first SEED] [--count N] [--cores N] [--text]\n");
+		fprintf(stderr, "usage: simulate [--first SEED] [--count N] [--cores N] [--relays] "
+				"[--text]\n");
 		return 2;
 	}
 	double began = clock_s();

@@ -1,6 +1,7 @@
 #include "tests/bench/agents/stand_in.h"
 
 #include "base/clock.h"
+#include "base/rank_rows.h"
 #include "base/time_parts.h"
 #include "tests/bench/agents/agents.h"
 
@@ -34,19 +35,24 @@ void agent_hello(const struct stand_in *s, struct agent *a)
 			     .version = MSG_VERSION }));
 }
 
-static void send_times(const struct stand_in *s, struct agent *a, double now)
+/* The next one is due as in agent/times.c, in a world that is this large. us: a new reference. */
+static struct msg_times next_times(const struct stand_in *s, struct agent *a, double now)
 {
 	int64_t us[TIME_REPORTED] = { 0 };
 	int64_t all = (int64_t)(1e6 * (now - a->ready_at));
 	us[STEP_PART_COMPUTE] = all / 2;
 	us[STEP_PART_DATA] = all / 4;
-	json_t *list = time_reported_json(us);
-	send_message(a, MSG_TIMES,
-		     msg_times_json(&(struct msg_times){
-			     .step = s->step, .peak_bytes = 60LL << 30, .us = list }));
-	json_decref(list);
-	/* as in agent/times.c, in a world that is this large */
 	a->next_times = now + fmax(5, 0.01 * s->world);
+	return (struct msg_times){ .step = s->step,
+				   .peak_bytes = 60LL << 30,
+				   .us = time_reported_json(us) };
+}
+
+static void send_times(const struct stand_in *s, struct agent *a, double now)
+{
+	struct msg_times m = next_times(s, a, now);
+	send_message(a, MSG_TIMES, msg_times_json(&m));
+	json_decref(m.us);
 }
 
 static json_t *link_json(const struct stand_in *s, const struct agent *a, const char *group, int to)
@@ -96,6 +102,8 @@ static bool take_welcome(struct stand_in *s, struct agent *a, const json_t *body
 	}
 	a->rank = w.rank;
 	a->node = w.node_index;
+	a->leader = w.leader;
+	a->generation = w.generation;
 	s->world = w.world;
 	memcpy(a->at, ((int[]){ at.dp, at.tp, at.pp }), sizeof a->at);
 	if (a->welcome)
@@ -148,22 +156,49 @@ bool agent_take(struct stand_in *s, struct agent *a, const struct msg *m, double
 	}
 }
 
-void agent_progress(const struct stand_in *s, struct agent *a, double now)
+static struct msg_progress progress_of(const struct stand_in *s, double now)
 {
 	double step = (double)s->step;
+	return (struct msg_progress){ .step = s->step,
+				      .phase = fmod(now, AGENTS_STEP_S) < 0.3 ? "forward"
+									      : "backward",
+				      .count = (int64_t)(now * 1000),
+				      .done = s->step,
+				      .own_s = 0.75 * AGENTS_STEP_S * step,
+				      .delay_s = 1e-3 * step,
+				      .stalled_s = 0 };
+}
+
+void agent_progress(const struct stand_in *s, struct agent *a, double now)
+{
+	struct msg_progress m = progress_of(s, now);
 	if (now >= a->next_times)
 		send_times(s, a, now);
+	send_message(a, MSG_PROGRESS, msg_progress_json(&m));
+}
+
+void agent_node_progress(const struct stand_in *s, struct agent *relay, struct agent *const *node,
+			 int n, double now)
+{
+	struct msg_node_progress m = { .progress = json_array(), .times = json_array() };
+	struct msg_progress p = progress_of(s, now);
+	for (int i = 0; i < n; i++) {
+		json_array_append_new(m.progress, msg_progress_row(node[i]->rank, &p));
+		if (now < node[i]->next_times)
+			continue;
+		struct msg_times times = next_times(s, node[i], now);
+		json_array_append_new(m.times, msg_times_row(node[i]->rank, &times));
+		json_decref(times.us);
+	}
+	send_message(relay, MSG_NODE_PROGRESS, msg_node_progress_json(&m));
+	json_decref(m.progress);
+	json_decref(m.times);
+}
+
+void agent_window(const struct stand_in *s, struct agent *a, double now)
+{
 	if (now >= a->next_window)
 		send_window(s, a, now);
-	send_message(a, MSG_PROGRESS,
-		     msg_progress_json(&(struct msg_progress){
-			     .step = s->step,
-			     .phase = fmod(now, AGENTS_STEP_S) < 0.3 ? "forward" : "backward",
-			     .count = (int64_t)(now * 1000),
-			     .done = s->step,
-			     .own_s = 0.75 * AGENTS_STEP_S * step,
-			     .delay_s = 1e-3 * step,
-			     .stalled_s = 0 }));
 }
 
 void agent_step(const struct stand_in *s, struct agent *a)

@@ -1,14 +1,15 @@
 /*
  * agents — measures what the supervisor costs by the number of its agents, up to 10,000 on one machine.
  *
- * usage: agents [NUMBER …]      (multiples of 40; default: 1000 2000 5000 10000)
+ * usage: agents [--each] [NUMBER …]      (multiples of 40; default: 1000 2000 5000 10000)
  *
  * Each number is one run of the real supervisor (supervise_run) in a process of its own, with its
  * listener on loopback, a run folder, and a plan of that many ranks on DGX H100 nodes. Another process,
  * the stand-in, holds the connections of all agents. It computes nothing, but its channels and messages
  * are those of real agents, at the intervals that real agents have: handshake with the secret of the
- * launch, hello, ready, progress, times, health, links, metrics, checkpoints, failed, idle, finished. The
- * run
+ * launch, hello, ready, progress and times of each node by its first rank, health, links, metrics,
+ * checkpoints, failed, idle, finished. With --each, every agent reports its progress and times itself, as
+ * those do whose relay is gone. The run
  *   1. starts, until every rank is ready;
  *   2. trains with one step per second;
  *   3. loses a rank whose connection closes, as that of a killed agent, and the ranks of its groups
@@ -40,6 +41,9 @@
 #define AGENTS_STAND_IN "stand-in" /* process id of the first stand-in */
 #define AGENTS_CLOSED   "closed"   /* clock_s() when the last command was obeyed */
 #define AGENTS_DOWN     "down"     /* the number of the node that is down; absent: none */
+
+/* A variable of the environment: it is set if each agent reports its progress itself. */
+#define AGENTS_EACH "AGENTS_EACH"
 
 enum { AGENTS_TP = 8, AGENTS_PP = 5, AGENTS_NODE = 8, AGENTS_PATH = 512 };
 

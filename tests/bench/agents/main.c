@@ -94,6 +94,11 @@ int main(int argc, char **argv)
 		return agents_supervise(atoi(argv[2]), argv[3]);
 	if (argc == 3 && !strcmp(argv[1], "stand-in"))
 		return agents_stand_in(argv[2]);
+	if (argc > 1 && !strcmp(argv[1], "--each")) {
+		setenv(AGENTS_EACH, "1", 1);
+		argc--;
+		argv++;
+	}
 	if (argc > 1)
 		n = argc - 1 < RUNS_MOST ? argc - 1 : RUNS_MOST;
 	for (int i = 0; argc > 1 && i < n; i++)

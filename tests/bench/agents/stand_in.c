@@ -130,14 +130,44 @@ void stand_in_beat(struct stand_in *s, struct agent *a, double now)
 	s->end = (s->end + 1) % (s->n + 1);
 }
 
+static bool reports(const struct agent *a)
+{
+	return a->fd >= 0 && a->welcome && !a->mute && !a->ends;
+}
+
+/* Lists the agents of the node that report; they were started side by side. The first one is its relay. 0: that
+ * is not here, or reports nothing. */
+static int list_node(const struct stand_in *s, struct agent *of, struct agent *list[AGENTS_NODE])
+{
+	struct agent *end = s->agents + s->n;
+	struct agent *a = of - s->agents < AGENTS_NODE ? s->agents : of - AGENTS_NODE + 1;
+	int n = 0;
+	for (; a < end && a < of + AGENTS_NODE && n < AGENTS_NODE; a++)
+		if (reports(a) && a->leader == of->leader && a->generation == of->generation)
+			list[n++] = a;
+	return n && list[0]->rank == of->leader ? n : 0;
+}
+
+/* As real agents, each for itself, or the relay of a node for all of its ranks. */
+static void report(struct stand_in *s, struct agent *a, double now)
+{
+	struct agent *node[AGENTS_NODE];
+	int n = s->each ? 0 : list_node(s, a, node);
+	if (n == 0)
+		agent_progress(s, a, now);
+	else if (node[0] == a)
+		agent_node_progress(s, a, node, n, now);
+	agent_window(s, a, now);
+}
+
 static void send_progress(struct stand_in *s, double now)
 {
 	while (s->first != s->end && s->queue[s->first]->beat <= now) {
 		struct agent *a = s->queue[s->first];
 		s->first = (s->first + 1) % (s->n + 1);
-		if (a->fd < 0 || a->mute || a->ends)
+		if (!reports(a))
 			continue;
-		agent_progress(s, a, now);
+		report(s, a, now);
 		write_out(s, a);
 		stand_in_beat(s, a, now);
 	}
@@ -264,7 +294,7 @@ static void turn(struct stand_in *s, int ms)
 
 int agents_stand_in(const char *dir)
 {
-	struct stand_in s = { .dir = dir };
+	struct stand_in s = { .dir = dir, .each = getenv(AGENTS_EACH) != NULL };
 	struct err e = ERR_INIT;
 	s.epoll = epoll_create1(EPOLL_CLOEXEC);
 	s.generation = (uint32_t)strtoul(getenv(AGENT_ENV_GENERATION), NULL, 10);

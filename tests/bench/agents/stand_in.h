@@ -11,8 +11,10 @@ struct agent {
 	int fd; /* -1: it has ended */
 	struct channel *channel;
 	int started_as, rank;
-	int node;  /* by its number in the plan */
-	int at[3]; /* its coordinates: dp, tp, pp */
+	int node;           /* by its number in the plan */
+	int leader;         /* the first rank of its node, which reports for it */
+	int64_t generation; /* of its last welcome */
+	int at[3];          /* its coordinates: dp, tp, pp */
 	bool welcome, mute, ends /* it has said that it has finished */, shut, writing;
 	/* times: of the next message progress, of the next message times, and of the next window */
 	double beat, next_times, next_window;
@@ -27,6 +29,7 @@ struct stand_in {
 	uint32_t generation;
 	unsigned char secret[AUTH_SECRET_BYTES];
 	double heartbeat_s;
+	bool each; /* AGENTS_EACH */
 	/* the agents in the order of their next messages progress: a ring of n + 1 */
 	struct agent **queue;
 	int first, end;
@@ -39,7 +42,13 @@ struct stand_in {
 void agent_hello(const struct stand_in *s, struct agent *a);
 /* Answers a message of the supervisor. False: the agent must leave. */
 bool agent_take(struct stand_in *s, struct agent *a, const struct msg *m, double now);
+/* Its message progress, and the times if they are due. */
 void agent_progress(const struct stand_in *s, struct agent *a, double now);
+/* The same of all these agents in one message of the relay. */
+void agent_node_progress(const struct stand_in *s, struct agent *relay, struct agent *const *node,
+			 int n, double now);
+/* What its node and its links showed, if a window is over. */
+void agent_window(const struct stand_in *s, struct agent *a, double now);
 /* A step of the run is finished. */
 void agent_step(const struct stand_in *s, struct agent *a);
 /* A rank of one of its groups has closed its connections. */

@@ -102,10 +102,12 @@ static void train(int64_t step)
 /* Whether a message is due, and is of this step. */
 static bool is_due(double now, int64_t step)
 {
-	json_t *due = agent_times_due(&m, now);
+	struct train_times sums;
 	struct msg_times read;
-	if (!due)
+	if (!agent_times_due(&m, now, &sums))
 		return false;
+	agent_times_settle(&m);
+	json_t *due = agent_times_json(&sums);
 	int64_t us[TIME_REPORTED];
 	assert_int_equal(msg_times_read(due, &read, NULL), 0);
 	assert_int_equal(read.step, step);
@@ -157,6 +159,31 @@ static void messages_come_soon_then_every_few_seconds_and_only_with_news(void **
 	agent_times_fini(&m);
 }
 
+/* Another rank of the node may hand them on, and may not do so. */
+static void times_are_owed_until_they_are_settled(void **state)
+{
+	(void)state;
+	struct train_times sums;
+	open_times(2);
+	agent_times_begin(&m, 0);
+	assert_false(agent_times_owed(&m, &sums));
+	train(1);
+	assert_true(agent_times_due(&m, 1, &sums));
+	assert_true(agent_times_owed(&m, &sums));
+	assert_int_equal(sums.step, 1);
+	assert_null(agent_times_next(&m, 1.5, 0.1));
+	json_t *before_the_end = agent_times_next(&m, 1.5, 0);
+	assert_non_null(before_the_end);
+	assert_false(agent_times_owed(&m, &sums));
+	assert_null(agent_times_next(&m, 1.6, 0));
+	train(2);
+	assert_true(agent_times_due(&m, 10, &sums));
+	agent_times_settle(&m);
+	assert_false(agent_times_owed(&m, &sums));
+	json_decref(before_the_end);
+	agent_times_fini(&m);
+}
+
 static void messages_of_many_ranks_are_rarer(void **state)
 {
 	(void)state;
@@ -182,6 +209,7 @@ int main(void)
 		cmocka_unit_test(the_parts_add_up_to_the_time_that_has_passed),
 		cmocka_unit_test(no_message_is_sent_of_a_rank_that_is_not_ready),
 		cmocka_unit_test(messages_come_soon_then_every_few_seconds_and_only_with_news),
+		cmocka_unit_test(times_are_owed_until_they_are_settled),
 		cmocka_unit_test(messages_of_many_ranks_are_rarer),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,12 +82,23 @@ static void remove_faults(struct simulate_setup *s)
 	s->most_faults = 0;
 }
 
+static void use_relays(struct simulate_setup *s)
+{
+	s->relays = true;
+}
+
+static void use_relays_without_faults(struct simulate_setup *s)
+{
+	remove_faults(s);
+	use_relays(s);
+}
+
 static void a_run_without_faults_is_done_in_one_generation(void **state)
 {
 	(void)state;
-	for (uint64_t seed = 1; seed <= 20; seed++) {
+	for (uint64_t seed = 1; seed <= 40; seed++) {
 		struct simulate_result r;
-		run_well(seed, remove_faults, &r);
+		run_well(seed, seed % 2 ? remove_faults : use_relays_without_faults, &r);
 		assert_int_equal(r.generations, 1);
 		assert_int_equal(r.ends[END_DONE], 1);
 		assert_int_equal(r.repeated, 0);
@@ -199,6 +210,14 @@ static void agents_that_are_cut_off_commit_nothing_late(void **state)
 		run_well(seed, be_cut_off, &r);
 }
 
+static void the_supervisor_survives_where_one_rank_reports_for_its_node(void **state)
+{
+	(void)state;
+	struct simulate_result r;
+	for (uint64_t seed = 1; seed <= SEEDS / 2; seed++)
+		run_well(seed, use_relays, &r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -210,6 +229,7 @@ int main(void)
 		cmocka_unit_test(agents_that_are_cut_off_commit_nothing_late),
 		cmocka_unit_test(each_fault_happens_and_is_survived_alone),
 		cmocka_unit_test(the_supervisor_survives_many_seeds),
+		cmocka_unit_test(the_supervisor_survives_where_one_rank_reports_for_its_node),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

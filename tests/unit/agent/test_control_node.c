@@ -1,0 +1,332 @@
+/* Two agents of one node report over the control channel: the first one for both, as long as it can. The test
+ * plays the supervisor of each. */
+#include "base/rank_rows.h"
+#include "tests/unit/agent/control_play.h"
+
+#include <linux/filter.h>
+#include <sched.h>
+#include <sys/prctl.h>
+
+enum { LEADER = 4, MEMBER = 5, QUIET_MS = 500 };
+
+static double heartbeat_s = 0.1; /* that a welcome asks for */
+static struct supervisor a, b;   /* of the agents that are LEADER and MEMBER at first */
+
+/* --- agents --- */
+
+/* Trains until the generation is over. False: the agent is to stop. */
+static bool train(struct control *c)
+{
+	bool checkpoint;
+	agent_control_send(c, MSG_READY, json_pack("{s:i}", "step", 0));
+	for (int64_t step = 1; !agent_control_regroups(c); step++) {
+		if (agent_control_stopping(c, &checkpoint))
+			return false;
+		agent_control_progress(c, step, "forward");
+		agent_control_times(c, &(struct train_times){ .step = step }, false);
+		poll(NULL, 0, 2);
+	}
+	return true;
+}
+
+static int train_until_stop(struct stage *s, struct control *c, const struct msg_welcome *welcome)
+{
+	struct err e = ERR_INIT;
+	(void)s;
+	while (train(c))
+		if (agent_control_await_next(c, &welcome, &e))
+			return 1;
+	agent_control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 1));
+	return AS_IT_MUST;
+}
+
+/* Its thread never gets beyond its first step, on a core that it shares with another process. */
+static int starve(struct stage *s, struct control *c, const struct msg_welcome *welcome)
+{
+	cpu_set_t core;
+	bool checkpoint;
+	(void)s;
+	(void)welcome;
+	CPU_ZERO(&core);
+	CPU_SET((size_t)sched_getcpu(), &core);
+	if (sched_setaffinity(0, sizeof core, &core))
+		return 1;
+	agent_control_worked(c, 1e-6);
+	pid_t other = fork();
+	if (other == 0)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (!agent_control_stopping(c, &checkpoint))
+		(void)getppid();
+	if (other == 0)
+		_exit(0);
+	agent_control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 1));
+	kill(other, SIGKILL);
+	return waitpid(other, NULL, 0) == other ? AS_IT_MUST : 1;
+}
+
+/* --- supervisors --- */
+
+static json_t *welcome_of_node(uint32_t generation, int rank, const char *secret)
+{
+	json_t *w = welcome_json(generation, rank, 8, heartbeat_s);
+	json_object_set_new(w, "leader", json_integer(LEADER));
+	json_object_set_new(w, "node_ranks", json_integer(2));
+	json_object_set_new(w, "group_secret", json_string(secret));
+	if (rank == LEADER)
+		json_object_set_new(w, "here", json_pack("[i, i]", LEADER, MEMBER));
+	return w;
+}
+
+static void start_rank(struct supervisor *v, int rank, const char *secret, scenario *play)
+{
+	start_agent(v, agent_main, play);
+	struct msg hello = expect(v, MSG_HELLO);
+	msg_fini(&hello);
+	send_message(v, MSG_WELCOME, welcome_of_node(GENERATION, rank, secret));
+}
+
+static void new_secret(char hex[AUTH_SECRET_HEX])
+{
+	unsigned char secret[AUTH_SECRET_BYTES];
+	auth_secret_new(secret);
+	auth_secret_hex(secret, hex);
+}
+
+static void start_node_with(scenario *first)
+{
+	char secret[AUTH_SECRET_HEX];
+	new_secret(secret);
+	start_rank(&a, LEADER, secret, first);
+	start_rank(&b, MEMBER, secret, train_until_stop);
+}
+
+static void start_node(void)
+{
+	start_node_with(train_until_stop);
+}
+
+/* False: no message came for so long. Those of the last generation are skipped. */
+static bool receive_within(struct supervisor *v, int ms, struct msg *m)
+{
+	char data[4096];
+	for (;;) {
+		struct err e = ERR_INIT;
+		struct pollfd p = { v->fd, POLLIN, 0 };
+		int rc = channel_next(v->channel, m, &e);
+		assert_true(rc >= 0 || e.code == ERR_STALE);
+		if (rc > 0)
+			return true;
+		if (rc < 0)
+			continue;
+		if (poll(&p, 1, ms) <= 0)
+			return false;
+		ssize_t n = recv(v->fd, data, sizeof data, 0);
+		assert_true(n > 0);
+		assert_int_equal(channel_feed(v->channel, data, (size_t)n, NULL), 0);
+		flush(v);
+	}
+}
+
+/* Waits until the agent reports nothing by itself. */
+static void await_quiet(struct supervisor *v)
+{
+	for (struct msg m; receive_within(v, QUIET_MS, &m);)
+		msg_fini(&m);
+}
+
+static void await_message(struct supervisor *v, enum msg_type type)
+{
+	for (bool seen = false; !seen;) {
+		struct msg m;
+		assert_true(receive_within(v, PATIENCE_S * 1000, &m));
+		seen = m.type == type;
+		msg_fini(&m);
+	}
+}
+
+/* The step that a message has of the rank; -1: it has no row of it. */
+static int64_t step_in(const struct msg *m, const char *list, int rank)
+{
+	size_t i;
+	json_t *row;
+	int64_t step = -1;
+	if (m->type != MSG_NODE_PROGRESS)
+		return -1;
+	json_array_foreach(json_object_get(m->body, list), i, row)
+	{
+		if (json_integer_value(json_array_get(row, 0)) == rank)
+			step = json_integer_value(json_array_get(row, 1));
+	}
+	return step;
+}
+
+/* Waits until a message for the node has a row of the rank beyond this step. Returns its step. */
+static int64_t await_row(struct supervisor *v, const char *list, int rank, int64_t beyond)
+{
+	for (int64_t step;;) {
+		struct msg m;
+		assert_true(receive_within(v, PATIENCE_S * 1000, &m));
+		step = step_in(&m, list, rank);
+		assert_true(step < 0 || strcmp(list, "progress") ||
+			    step_in(&m, list, LEADER) >= 0); /* it is always there */
+		msg_fini(&m);
+		if (step > beyond)
+			return step;
+	}
+}
+
+static void stop_rank(struct supervisor *v)
+{
+	send_message(v, MSG_STOP, msg_stop_json(&(struct msg_stop){ .reason = "time is up" }));
+	await_message(v, MSG_FINISHED);
+	hang_up(v);
+	assert_int_equal(status_of(v), AS_IT_MUST);
+	end_agent(v);
+}
+
+static void the_first_rank_reports_for_the_other_one(void **state)
+{
+	(void)state;
+	start_node();
+	int64_t step = await_row(&a, "progress", MEMBER, 0);
+	await_row(&a, "times", MEMBER, 0);
+	await_row(&a, "times", LEADER, 0);
+	await_quiet(&b);
+	await_row(&a, "progress", MEMBER, step);
+	stop_rank(&b);
+	stop_rank(&a);
+}
+
+/* Seconds that the first rank waited for a core, by a message for the node; 0: it is another one. */
+static double delay_in(const struct msg *m)
+{
+	struct msg_progress own;
+	int rank;
+	const json_t *row = json_array_get(json_object_get(m->body, "progress"), 0);
+	return m->type == MSG_NODE_PROGRESS && !msg_progress_row_read(row, &rank, &own, NULL)
+		       ? own.delay_s
+		       : 0;
+}
+
+/* Although the other one has news so often that no heartbeat of its own is due. */
+static void a_first_rank_that_gets_no_core_says_so(void **state)
+{
+	(void)state;
+	if (access("/proc/self/schedstat", R_OK))
+		skip();
+	heartbeat_s = 2;
+	start_node_with(starve);
+	heartbeat_s = 0.1;
+	for (double delay = 0; !(delay > 1);) {
+		struct msg m;
+		assert_true(receive_within(&a, PATIENCE_S * 1000, &m));
+		delay = delay_in(&m);
+		msg_fini(&m);
+	}
+	stop_rank(&b);
+	stop_rank(&a);
+}
+
+static void while_the_first_rank_is_stopped_the_other_one_reports_itself(void **state)
+{
+	(void)state;
+	start_node();
+	await_quiet(&b);
+	int64_t step = await_row(&a, "progress", MEMBER, 0);
+	kill(a.agent, SIGSTOP);
+	await_message(&b, MSG_PROGRESS);
+	await_message(&b, MSG_PROGRESS);
+	kill(a.agent, SIGCONT);
+	await_quiet(&b);
+	await_row(&a, "progress", MEMBER, step + 1);
+	stop_rank(&b);
+	stop_rank(&a);
+}
+
+static void when_the_first_rank_is_killed_the_other_one_reports_itself(void **state)
+{
+	int status;
+	(void)state;
+	start_node();
+	await_quiet(&b);
+	kill(a.agent, SIGKILL);
+	await_message(&b, MSG_PROGRESS);
+	assert_int_equal(waitpid(a.agent, &status, 0), a.agent);
+	end_agent(&a);
+	stop_rank(&b);
+}
+
+/* The kernel drops what comes for the supervisor, as if the network did, and so acknowledges nothing. */
+static void cut_off(const struct supervisor *v, bool cut)
+{
+	struct sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
+	struct sock_fprog program = { .len = 1, .filter = &nothing };
+	assert_int_equal(setsockopt(v->fd, SOL_SOCKET, cut ? SO_ATTACH_FILTER : SO_DETACH_FILTER,
+				    &program, sizeof program),
+			 0);
+}
+
+static void while_the_first_rank_is_cut_off_the_other_one_reports_itself(void **state)
+{
+	(void)state;
+	start_node();
+	await_quiet(&b);
+	cut_off(&a, true);
+	await_message(&b, MSG_PROGRESS);
+	await_message(&b, MSG_PROGRESS);
+	cut_off(&a, false);
+	await_quiet(&b);
+	stop_rank(&b);
+	stop_rank(&a);
+}
+
+static void a_first_rank_that_finishes_leaves_the_other_one(void **state)
+{
+	(void)state;
+	start_node();
+	await_quiet(&b);
+	stop_rank(&a);
+	await_message(&b, MSG_PROGRESS);
+	stop_rank(&b);
+}
+
+static void leave_generation(struct supervisor *v, int rank, const char *secret)
+{
+	send_message(v, MSG_REGROUP, msg_regroup_json(&(struct msg_regroup){ .reason = "loss" }));
+	await_message(v, MSG_IDLE);
+	json_t *welcome = welcome_of_node(GENERATION + 1, rank, secret);
+	send_message(v, MSG_WELCOME, welcome);
+	channel_renew(v->channel, GENERATION + 1);
+}
+
+static void in_the_next_generation_another_rank_may_be_the_first(void **state)
+{
+	char secret[AUTH_SECRET_HEX];
+	(void)state;
+	start_node();
+	await_quiet(&b);
+	new_secret(secret);
+	leave_generation(&a, MEMBER, secret);
+	leave_generation(&b, LEADER, secret);
+	int64_t step = await_row(&b, "progress", MEMBER, 0);
+	await_quiet(&a);
+	await_row(&b, "progress", MEMBER, step);
+	stop_rank(&a);
+	stop_rank(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_first_rank_reports_for_the_other_one),
+		cmocka_unit_test(a_first_rank_that_gets_no_core_says_so),
+		cmocka_unit_test(while_the_first_rank_is_stopped_the_other_one_reports_itself),
+		cmocka_unit_test(when_the_first_rank_is_killed_the_other_one_reports_itself),
+		cmocka_unit_test(while_the_first_rank_is_cut_off_the_other_one_reports_itself),
+		cmocka_unit_test(a_first_rank_that_finishes_leaves_the_other_one),
+		cmocka_unit_test(in_the_next_generation_another_rank_may_be_the_first),
+	};
+	/* Without an alarm, the test would wait for a broken agent without end. */
+	alarm(PATIENCE_S);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
