@@ -124,10 +124,10 @@ static int print_checkpoint(const struct command_request *r, const struct msg_co
 	int status = a->ok ? STATUS_DONE : STATUS_FAILED;
 	if (r->as_json)
 		return command_output_json(json_pack("{s:b, s:s, s:o?, s:s?}", "ok", a->ok, "text",
-						      a->text, "step",
-						      a->has_step ? json_integer(a->step) : NULL,
-						      "path", a->has_path ? a->path : NULL),
-					    status);
+						     a->text, "step",
+						     a->has_step ? json_integer(a->step) : NULL,
+						     "path", a->has_path ? a->path : NULL),
+					   status);
 	command_request_say(a->text);
 	if (a->ok && a->has_path)
 		puts(a->path);

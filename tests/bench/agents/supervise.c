@@ -271,8 +271,7 @@ static int run(int n, uv_loop_t *loop, struct supervise_options *o, struct err *
 	if (len < 0)
 		return err_errno(e, ERR_IO, "/proc/self/exe");
 	self[len] = '\0';
-	if (plan_run(n, &job, &machines, &first, e) ||
-	    launcher_descriptors_allow(n, 1, e) ||
+	if (plan_run(n, &job, &machines, &first, e) || launcher_descriptors_allow(n, 1, e) ||
 	    rundir_open(folder, "run", &o->run, e) || supervise_terminal_open(&look, &o->term, e) ||
 	    net_listen("127.0.0.1", &o->listener, address, e))
 		return -1;
