@@ -320,7 +320,7 @@ fuzz: setup-fuzz
 .PHONY: fuzz-bins
 fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-FUZZ_ROOMS := launcher/goodput launcher/simulate launcher/top launcher/report launcher/console agent/tools agent agent/health agent/task agent/stacks launcher/suspects launcher/doctor launcher/slurm launcher/helper launcher/supervise launcher launcher/exports launcher/rundir agent/engine/text agent/engine/ckpt agent/engine/dcp agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/place plan/spec topo base/s3 base/http base
+FUZZ_ROOMS := launcher/goodput launcher/top launcher/report launcher/console agent/tools agent agent/health agent/task agent/stacks launcher/suspects launcher/doctor launcher/slurm launcher/helper launcher/supervise launcher launcher/exports launcher/rundir agent/engine/text agent/engine/ckpt agent/engine/dcp agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/place plan/spec topo base/s3 base/http base
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
 	@mkdir -p $(@D)
 	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8 -lutf8proc -lz -lzstd -luv

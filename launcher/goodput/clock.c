@@ -24,7 +24,7 @@ const struct goodput_fault *goodput_next_fault(const struct run *r)
 static int draw_kind(struct run *r, double rate)
 {
 	const struct goodput_faults *f = r->s->faults;
-	double at = simulate_random_unit(&r->dice) * rate;
+	double at = random_unit(&r->dice) * rate;
 	int kind = 0;
 	while (kind < f->n - 1 && at >= f->of[kind].rate)
 		at -= f->of[kind++].rate;
@@ -43,9 +43,9 @@ static void draw_fault(struct run *r)
 			return;
 		}
 		r->out->drawn++;
-		r->next.at += simulate_random_wait(&r->dice, 1 / (rate * r->s->nodes));
+		r->next.at += random_wait(&r->dice, 1 / (rate * r->s->nodes));
 		r->next.kind = draw_kind(r, rate);
-		r->next.node = simulate_random_below(&r->dice, r->s->nodes);
+		r->next.node = random_below(&r->dice, r->s->nodes);
 	} while (r->next.node >= goodput_nodes_used(r));
 }
 

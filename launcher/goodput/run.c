@@ -69,7 +69,7 @@ void goodput_run(const struct goodput_setup *s, uint64_t seed, struct goodput_re
 {
 	struct run r = { .s = s, .out = out, .free = s->spares, .exposed = -1 };
 	*out = (struct goodput_result){ 0 };
-	simulate_random_init(&r.dice, seed, STREAM_FAULTS);
+	random_init(&r.dice, seed, 0);
 	goodput_take_fault(&r, false); /* the first one is drawn */
 	goodput_pass(&r, GOODPUT_START, s->costs.start + s->costs.respawn);
 	while (!goodput_is_over(&r))

@@ -7,7 +7,7 @@
 #define MUSTER_LAUNCHER_GOODPUT_RUN_INNER_H
 
 #include "launcher/goodput/run.h"
-#include "launcher/simulate/random.h"
+#include "base/random.h"
 
 /* More nodes than these are not away, or slow, at the same time: the others do not return, or are not slow. */
 enum { AWAY_MOST = 1024, SLOW_MOST = 64 };
@@ -21,7 +21,7 @@ struct slow_node {
 struct run {
 	const struct goodput_setup *s;
 	struct goodput_result *out;
-	struct simulate_random dice;
+	struct random_stream dice;
 	double now;            /* seconds */
 	int64_t step;          /* finished ones */
 	int64_t saved, copied; /* the last checkpoint and copy that count; 0: none */

@@ -5,7 +5,7 @@
 
 static double draw(struct process *p, double a, double b)
 {
-	return simulate_random_between(&p->sim->delays, a, b);
+	return random_between(&p->sim->delays, a, b);
 }
 
 /* --- A generation begins -------------------------------------------------------------------- */

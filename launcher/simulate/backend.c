@@ -15,7 +15,7 @@
 
 static double draw(struct simulation *sim, double a, double b)
 {
-	return simulate_random_between(&sim->delays, a, b);
+	return random_between(&sim->delays, a, b);
 }
 
 /* Whether the supervisor runs now; if not, `fire` is called once it does. */
@@ -202,7 +202,7 @@ static int meet_trap(struct simulation *sim, struct err *e)
 		return 0;
 	sim->traps.start_fails--;
 	simulate_note(sim, "a start fails");
-	return err_set(e, codes[simulate_random_below(&sim->delays, 3)],
+	return err_set(e, codes[random_below(&sim->delays, 3)],
 		       "simulated: the agents cannot be started");
 }
 
@@ -262,7 +262,7 @@ static int start(uv_loop_t *loop, const struct launch_request *r, const struct l
 	simulate_note(sim, "generation %u starts %d agents of %d", r->generation, r->n_ranks,
 		      r->plan->world);
 	bool silent = sim->setup->slurm && sim->queue.now < sim->silent_until;
-	if (silent && simulate_random_chance(&sim->delays, 0.5)) {
+	if (silent && random_chance(&sim->delays, 0.5)) {
 		log_silence(l);
 		simulate_later(sim, draw(sim, 0.5, 3), look_later, l);
 		return 0;

@@ -1,5 +1,5 @@
 /* chaos: a small run that meets many faults, made from a seed alone. */
-#include "launcher/simulate/random.h"
+#include "base/random.h"
 #include "launcher/simulate/simulate.h"
 
 #include <stdarg.h>
@@ -27,16 +27,16 @@ static void add_word(struct words *w, const char *fmt, ...)
 	w->n++;
 }
 
-static const char *pick(struct simulate_random *r, const char *const *list)
+static const char *pick(struct random_stream *r, const char *const *list)
 {
 	int n = 0;
 	while (list[n])
 		n++;
-	return list[simulate_random_below(r, n)];
+	return list[random_below(r, n)];
 }
 
 /* How the run may continue after losses. */
-static void add_policy(struct words *w, struct simulate_random *r)
+static void add_policy(struct words *w, struct random_stream *r)
 {
 	static const char *const shrinks[] = { "keep", "dp", "any", "any", NULL };
 	static const char *const regrows[] = { "no", "yes", "yes", "requeue", NULL };
@@ -44,32 +44,32 @@ static void add_policy(struct words *w, struct simulate_random *r)
 	add_word(w, "restart.shrink=%s", pick(r, shrinks));
 	add_word(w, "restart.regrow=%s", pick(r, regrows));
 	const char *bad = pick(r, numbers);
-	bool warm = simulate_random_chance(r, 0.75);
-	int every = simulate_random_below(r, 4), skips = 1 + simulate_random_below(r, 5);
+	bool warm = random_chance(r, 0.75);
+	int every = random_below(r, 4), skips = 1 + random_below(r, 5);
 	add_word(w, "health.bad_numbers=%s", bad);
 	if (!strcmp(bad, "skip"))
 		add_word(w, "health.max_skips=%d", skips);
 	add_word(w, "restart.warm=%s", warm ? "yes" : "no");
 	if (warm)
 		add_word(w, "checkpoint.memory_every=%d", every);
-	add_word(w, "restart.exclude_after=%d", simulate_random_below(r, 4));
-	add_word(w, "restart.patience=%d", 20 + simulate_random_below(r, 400));
-	add_word(w, "restart.backoff=%d", simulate_random_below(r, 4));
-	add_word(w, "restart.max_restarts=%d", simulate_random_chance(r, 0.8) ? 1000 : 10);
-	add_word(w, "restart.max_futile=%d", simulate_random_chance(r, 0.8) ? 20 : 3);
-	add_word(w, "restart.hang_timeout=%d", 40 + simulate_random_below(r, 60));
-	add_word(w, "restart.hang_floor=%d", 10 + simulate_random_below(r, 60));
-	add_word(w, "health.slow_policy=%s", simulate_random_chance(r, 0.6) ? "exclude" : "warn");
-	add_word(w, "health.slow_window=%d", 5 + simulate_random_below(r, 6));
-	add_word(w, "slurm.requeue=%s", simulate_random_chance(r, 0.7) ? "yes" : "no");
+	add_word(w, "restart.exclude_after=%d", random_below(r, 4));
+	add_word(w, "restart.patience=%d", 20 + random_below(r, 400));
+	add_word(w, "restart.backoff=%d", random_below(r, 4));
+	add_word(w, "restart.max_restarts=%d", random_chance(r, 0.8) ? 1000 : 10);
+	add_word(w, "restart.max_futile=%d", random_chance(r, 0.8) ? 20 : 3);
+	add_word(w, "restart.hang_timeout=%d", 40 + random_below(r, 60));
+	add_word(w, "restart.hang_floor=%d", 10 + random_below(r, 60));
+	add_word(w, "health.slow_policy=%s", random_chance(r, 0.6) ? "exclude" : "warn");
+	add_word(w, "health.slow_window=%d", 5 + random_below(r, 6));
+	add_word(w, "slurm.requeue=%s", random_chance(r, 0.7) ? "yes" : "no");
 }
 
 /* devices: of each node; nodes: that the plan uses. */
-static void add_shape(struct words *w, struct simulate_random *r, int devices, int nodes)
+static void add_shape(struct words *w, struct random_stream *r, int devices, int nodes)
 {
 	int world = devices * nodes;
-	int tp = devices >= 2 && simulate_random_chance(r, 0.4) ? 2 : 1;
-	int pp = world / tp >= 2 && simulate_random_chance(r, 0.4) ? 2 : 1;
+	int tp = devices >= 2 && random_chance(r, 0.4) ? 2 : 1;
+	int pp = world / tp >= 2 && random_chance(r, 0.4) ? 2 : 1;
 	add_word(w, "model.layers=8");
 	add_word(w, "model.hidden=1024");
 	add_word(w, "model.heads=8");
@@ -81,14 +81,13 @@ static void add_shape(struct words *w, struct simulate_random *r, int devices, i
 	add_word(w, "parallel.tp=%d", tp);
 	add_word(w, "parallel.pp=%d", pp);
 	add_word(w, "parallel.dp=%d", world / tp / pp);
-	if (devices > 1 &&
-	    simulate_random_chance(r, 0.95)) { /* ranks in order are planned in no time */
+	if (devices > 1 && random_chance(r, 0.95)) { /* ranks in order are planned in no time */
 		add_word(w, "parallel.zero=1");
 		add_word(w, "parallel.zero_shard=node");
 	}
-	add_word(w, "job.steps=%d", 100 + simulate_random_below(r, 500));
-	add_word(w, "checkpoint.every=%d", 3 + simulate_random_below(r, 40));
-	add_word(w, "checkpoint.resume=%s", simulate_random_chance(r, 0.9) ? "auto" : "none");
+	add_word(w, "job.steps=%d", 100 + random_below(r, 500));
+	add_word(w, "checkpoint.every=%d", 3 + random_below(r, 40));
+	add_word(w, "checkpoint.resume=%s", random_chance(r, 0.9) ? "auto" : "none");
 }
 
 /* Nodes of a preset, with fewer devices. */
@@ -111,10 +110,10 @@ static int make_machines(int nodes, int devices, struct cluster *out, struct err
 
 /* Each seed has its own mixture of faults: half of the kinds do not occur at all, so that the others meet
  * each other more often. */
-static void choose_rates(struct simulate_setup *s, struct simulate_random *r)
+static void choose_rates(struct simulate_setup *s, struct random_stream *r)
 {
 	for (int f = 0; f < SIMULATE_FAULT_COUNT; f++)
-		s->rates[f] = simulate_random_chance(r, 0.5) ? simulate_fault_row(f)->rate : 0;
+		s->rates[f] = random_chance(r, 0.5) ? simulate_fault_row(f)->rate : 0;
 	s->rates[SIMULATE_KILLED] = simulate_fault_row(SIMULATE_KILLED)->rate;
 }
 
@@ -129,24 +128,24 @@ static int make_first(struct simulate_setup *s, struct err *e)
 
 int simulate_chaos(uint64_t seed, struct simulate_setup *out, struct err *e)
 {
-	struct simulate_random r;
+	struct random_stream r;
 	struct words w = { 0 };
 	struct simulate_setup *s = out;
 	memset(s, 0, sizeof *s);
 	s->seed = seed;
-	simulate_random_init(&r, seed, STREAM_SHAPE);
-	s->slurm = simulate_random_chance(&r, 0.75);
-	int nodes = s->slurm ? 1 << simulate_random_below(&r, 4) : 1;
-	int devices = 1 << simulate_random_below(&r, nodes == 8 ? 3 : 4);
+	random_init(&r, seed, STREAM_SHAPE);
+	s->slurm = random_chance(&r, 0.75);
+	int nodes = s->slurm ? 1 << random_below(&r, 4) : 1;
+	int devices = 1 << random_below(&r, nodes == 8 ? 3 : 4);
 	devices = nodes * devices < 2 ? 2 : devices;
-	int spares = s->slurm ? simulate_random_below(&r, 3) : 0;
+	int spares = s->slurm ? random_below(&r, 3) : 0;
 	add_shape(&w, &r, devices, nodes);
 	add_policy(&w, &r);
-	s->sees_exits = simulate_random_chance(&r, 0.8);
-	s->step_s = simulate_random_between(&r, 0.3, 3);
-	s->heartbeat_s = simulate_random_between(&r, 0.5, 3);
-	s->fault_s = simulate_random_between(&r, 5, 60);
-	s->burst = simulate_random_between(&r, 0, 0.6);
+	s->sees_exits = random_chance(&r, 0.8);
+	s->step_s = random_between(&r, 0.3, 3);
+	s->heartbeat_s = random_between(&r, 0.5, 3);
+	s->fault_s = random_between(&r, 5, 60);
+	s->burst = random_between(&r, 0, 0.6);
 	s->seconds = 4000;
 	s->most_faults = 150;
 	choose_rates(s, &r);

@@ -10,7 +10,7 @@ static void take_step(void *arg);
 
 static double draw(struct crew *c, double a, double b)
 {
-	return simulate_random_between(&c->sim->delays, a, b);
+	return random_between(&c->sim->delays, a, b);
 }
 
 struct process *simulate_crew_speaker(const struct crew *c)

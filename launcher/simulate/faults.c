@@ -9,12 +9,12 @@ enum { TRIES = 8 };
 
 static double draw(struct simulation *sim, double a, double b)
 {
-	return simulate_random_between(&sim->dice, a, b);
+	return random_between(&sim->dice, a, b);
 }
 
 static bool chance(struct simulation *sim, double p)
 {
-	return simulate_random_chance(&sim->dice, p);
+	return random_chance(&sim->dice, p);
 }
 
 /* --- The table ------------------------------------------------------------------------------- */
@@ -85,6 +85,6 @@ void simulate_faults_begin(struct simulation *sim)
 {
 	const struct simulate_setup *s = sim->setup;
 	double wait = chance(sim, s->burst) ? draw(sim, 0, burst_s)
-					    : simulate_random_wait(&sim->dice, s->fault_s);
+					    : random_wait(&sim->dice, s->fault_s);
 	simulate_later(sim, wait, inject_next, sim);
 }

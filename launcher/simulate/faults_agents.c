@@ -5,12 +5,12 @@
 
 static double draw(struct simulation *sim, double a, double b)
 {
-	return simulate_random_between(&sim->dice, a, b);
+	return random_between(&sim->dice, a, b);
 }
 
 static bool chance(struct simulation *sim, double p)
 {
-	return simulate_random_chance(&sim->dice, p);
+	return random_chance(&sim->dice, p);
 }
 
 /* --- Whom it meets ------------------------------------------------------------------------ */
@@ -37,7 +37,7 @@ struct process *simulate_pick(struct simulation *sim, bool (*fits)(const struct 
 	int n = 0;
 	for (struct process *p = sim->processes; p; p = p->next)
 		if (fits(p) && simulate_node_reached(sim, p->node) &&
-		    !simulate_random_below(&sim->dice, ++n))
+		    !random_below(&sim->dice, ++n))
 			chosen = p;
 	return chosen;
 }
@@ -50,7 +50,7 @@ bool simulate_inject_kill_agent(struct simulation *sim)
 	struct process *p = simulate_pick(sim, simulate_is_alive);
 	if (!p)
 		return false;
-	simulate_process_end(p, signals[simulate_random_below(&sim->dice, 5)]);
+	simulate_process_end(p, signals[random_below(&sim->dice, 5)]);
 	return true;
 }
 
@@ -59,7 +59,7 @@ bool simulate_inject_exit_agent(struct simulation *sim)
 	struct process *p = simulate_pick(sim, simulate_is_alive);
 	if (!p)
 		return false;
-	simulate_process_end(p, simulate_random_below(&sim->dice, 3) << 8);
+	simulate_process_end(p, random_below(&sim->dice, 3) << 8);
 	return true;
 }
 
@@ -72,8 +72,8 @@ bool simulate_inject_fail_agent(struct simulation *sim)
 	struct process *p = simulate_pick(sim, simulate_is_joined);
 	if (!p)
 		return false;
-	enum err_code code = chance(sim, 0.02) ? last[simulate_random_below(&sim->dice, 3)]
-					       : codes[simulate_random_below(&sim->dice, 10)];
+	enum err_code code = chance(sim, 0.02) ? last[random_below(&sim->dice, 3)]
+					       : codes[random_below(&sim->dice, 10)];
 	simulate_process_fail(p, code, "simulated: an error of its own");
 	return true;
 }
@@ -84,7 +84,7 @@ bool simulate_inject_blame_peer(struct simulation *sim)
 	struct process *p = simulate_pick(sim, simulate_trains);
 	if (!p)
 		return false;
-	simulate_process_fail(p, codes[simulate_random_below(&sim->dice, 4)],
+	simulate_process_fail(p, codes[random_below(&sim->dice, 4)],
 			      "simulated: another rank does not answer");
 	return true;
 }
@@ -170,7 +170,7 @@ bool simulate_inject_trace_numbers(struct simulation *sim)
 	struct process *p = simulate_pick(sim, simulate_trains);
 	if (!p)
 		return false;
-	json_t *ranks = json_pack("[i]", simulate_random_below(&sim->dice, p->world));
+	json_t *ranks = json_pack("[i]", random_below(&sim->dice, p->world));
 	json_t *blame = msg_blame_json(&(struct msg_blame){ .ranks = ranks,
 							    .suspect = chance(sim, 0.5),
 							    .step = p->step,
@@ -191,7 +191,7 @@ bool simulate_inject_trace_numbers(struct simulation *sim)
 
 bool simulate_inject_fail_starts(struct simulation *sim)
 {
-	sim->traps.start_fails = 1 + simulate_random_below(&sim->dice, 4);
+	sim->traps.start_fails = 1 + random_below(&sim->dice, 4);
 	return true;
 }
 
@@ -249,6 +249,6 @@ bool simulate_inject_hide_ckpt(struct simulation *sim)
 
 bool simulate_inject_refuse_requeue(struct simulation *sim)
 {
-	sim->traps.requeue_fails += 1 + simulate_random_below(&sim->dice, 3);
+	sim->traps.requeue_fails += 1 + random_below(&sim->dice, 3);
 	return true;
 }

@@ -8,12 +8,12 @@ static const double term_s = 120;
 
 static double draw(struct simulation *sim, double a, double b)
 {
-	return simulate_random_between(&sim->dice, a, b);
+	return random_between(&sim->dice, a, b);
 }
 
 static bool chance(struct simulation *sim, double p)
 {
-	return simulate_random_chance(&sim->dice, p);
+	return random_chance(&sim->dice, p);
 }
 
 /* A node that can be reached, other than `other`; -1: there is none. */
@@ -21,8 +21,7 @@ static int pick_node(struct simulation *sim, int other)
 {
 	int chosen = -1, n = 0;
 	for (int i = 0; i < sim->setup->machines.n_nodes; i++)
-		if (i != other && simulate_node_reached(sim, i) &&
-		    !simulate_random_below(&sim->dice, ++n))
+		if (i != other && simulate_node_reached(sim, i) && !random_below(&sim->dice, ++n))
 			chosen = i;
 	return chosen;
 }

@@ -6,7 +6,7 @@
 static double draw_latency(struct process *p)
 {
 	struct simulation *sim = p->sim;
-	double s = simulate_random_between(&sim->delays, 1e-4, 2e-3);
+	double s = random_between(&sim->delays, 1e-4, 2e-3);
 	return sim->queue.now < p->link.slow_until ? s + p->link.slow : s;
 }
 

@@ -22,7 +22,7 @@ struct stop_query {
 
 static double draw(struct simulation *sim, double a, double b)
 {
-	return simulate_random_between(&sim->delays, a, b);
+	return random_between(&sim->delays, a, b);
 }
 
 bool simulate_node_reached(const struct simulation *sim, int node)

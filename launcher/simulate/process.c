@@ -11,7 +11,7 @@ static const double leave_s = 0.3;
 
 static double draw(struct process *p, double a, double b)
 {
-	return simulate_random_between(&p->sim->delays, a, b);
+	return random_between(&p->sim->delays, a, b);
 }
 
 bool simulate_process_lives(const struct process *p)

@@ -7,7 +7,7 @@
 
 static double draw(struct crew *c, double a, double b)
 {
-	return simulate_random_between(&c->sim->delays, a, b);
+	return random_between(&c->sim->delays, a, b);
 }
 
 int64_t simulate_last_committed(const struct simulation *sim)

@@ -183,9 +183,9 @@ static void note_end(struct simulation *sim)
 	simulate_check_end(sim, status);
 	close_supervisor(sim);
 	bool late = sim->queue.now >= SIMULATE_BEGIN + 2 * sim->setup->seconds;
-	bool again = simulate_random_chance(&sim->delays, 0.7); /* a person starts it again */
+	bool again = random_chance(&sim->delays, 0.7); /* a person starts it again */
 	if (status == STATUS_STOPPED && !late && (sim->requeued || again))
-		simulate_later(sim, simulate_random_between(&sim->delays, 5, 60), open_again, sim);
+		simulate_later(sim, random_between(&sim->delays, 5, 60), open_again, sim);
 	else
 		sim->over = true;
 }
@@ -266,8 +266,8 @@ static int open_world(struct simulation *sim, struct err *e)
 	const struct simulate_setup *s = sim->setup;
 	const struct terminal_options look = { .fd = open("/dev/null", O_WRONLY | O_CLOEXEC),
 					       .every = 1000000 };
-	simulate_random_init(&sim->delays, s->seed, STREAM_DELAYS);
-	simulate_random_init(&sim->dice, s->seed, STREAM_FAULTS);
+	random_init(&sim->delays, s->seed, STREAM_DELAYS);
+	random_init(&sim->dice, s->seed, STREAM_FAULTS);
 	sim->queue.now = SIMULATE_BEGIN;
 	sim->last_process = &sim->processes;
 	sim->stop_cause.left = -1;

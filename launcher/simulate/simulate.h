@@ -34,6 +34,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What a stream of random numbers is for (base/random.h). */
+enum simulate_stream { STREAM_SHAPE, STREAM_DELAYS, STREAM_FAULTS };
+
 /* Planted on purpose, to see that it is found. */
 enum simulate_bug {
 	BUG_NONE,

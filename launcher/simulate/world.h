@@ -7,7 +7,7 @@
 #include "launcher/rundir/rundir.h"
 #include "launcher/simulate/check.h"
 #include "launcher/simulate/queue.h"
-#include "launcher/simulate/random.h"
+#include "base/random.h"
 #include "launcher/simulate/simulate.h"
 #include "launcher/supervise/supervise.h"
 
@@ -163,7 +163,7 @@ struct simulation {
 	const struct simulate_setup *setup;
 	struct simulate_result *result;
 	struct simulate_queue queue;
-	struct simulate_random delays, dice;
+	struct random_stream delays, dice;
 	uv_loop_t loop;
 	struct rundir *run;
 	struct terminal *term;

@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "launcher/goodput/launchers.h"
 #include "launcher/goodput/study.h"
-#include "launcher/simulate/random.h"
+#include "base/random.h"
 #include "plan/cost/train_time.h"
 #include "tests/unit/tmpdir.h"
 
@@ -242,13 +242,11 @@ static void without_a_spare_the_run_shrinks_and_grows_again(void **state)
 	goodput_run(&s, 2, &r);
 	assert_true(r.shrunk > 0);
 	assert_int_equal(r.waited, 0);
-	/* A quarter of the replicas for ten hours each time. */
-	assert_true(r.parts[GOODPUT_LOWER] < (double)r.shrunk * 10 * hour * 0.26);
-	assert_true(r.parts[GOODPUT_LOWER] > 0);
+	/* A quarter of the replicas for ten hours each time, longer if another node is away meanwhile. */
 	check_sums(&s, &r);
 	double lower = r.parts[GOODPUT_LOWER];
 	assert_in_range(lower, 0.2 * (double)r.shrunk * 10 * hour,
-			0.25 * (double)r.shrunk * 10 * hour);
+			0.25 * (double)r.restarts * 10 * hour);
 	s.rules.regrows = false;
 	goodput_run(&s, 2, &r);
 	assert_true(r.parts[GOODPUT_LOWER] > 2 * lower);
@@ -436,30 +434,28 @@ static void the_parts_add_up_whatever_happens(void **state)
 	struct goodput_faults f;
 	assert_int_equal(goodput_faults_open("llama3", &f, NULL), 0);
 	for (uint64_t seed = 1; seed <= 400; seed++) {
-		struct simulate_random r;
+		struct random_stream r;
 		struct goodput_result out;
 		struct goodput_setup s = make_setup(&f);
-		simulate_random_init(&r, seed, STREAM_SHAPE);
+		random_init(&r, seed, 1);
 		for (int i = 0; i < f.n; i++)
-			f.of[i].rate = exp(simulate_random_between(&r, -25, -9));
+			f.of[i].rate = exp(random_between(&r, -25, -9));
 		for (int i = 0; i < GOODPUT_COST_COUNT; i++)
-			*goodput_cost(&s.costs, i) *= exp(simulate_random_between(&r, -3, 3));
-		s.nodes = 1 + simulate_random_below(&r, 40);
-		s.replicas = simulate_random_chance(&r, 0.5)
-				     ? 8 * s.nodes
-				     : 1 + simulate_random_below(&r, s.nodes);
-		s.spares = simulate_random_below(&r, 5);
-		s.seconds = simulate_random_chance(&r, 0.7) ? s.seconds : 0;
+			*goodput_cost(&s.costs, i) *= exp(random_between(&r, -3, 3));
+		s.nodes = 1 + random_below(&r, 40);
+		s.replicas = random_chance(&r, 0.5) ? 8 * s.nodes : 1 + random_below(&r, s.nodes);
+		s.spares = random_below(&r, 5);
+		s.seconds = random_chance(&r, 0.7) ? s.seconds : 0;
 		s.steps = 20000;
-		s.rules.warm = simulate_random_chance(&r, 0.5);
-		s.rules.keeps = simulate_random_chance(&r, 0.3);
-		s.rules.shrinks = simulate_random_chance(&r, 0.5);
-		s.rules.regrows = simulate_random_chance(&r, 0.5);
-		s.rules.requeues = simulate_random_chance(&r, 0.5);
-		s.rules.leaves_slow = simulate_random_chance(&r, 0.5);
-		s.rules.restarts = simulate_random_below(&r, 30) - 1;
-		s.rules.every = simulate_random_below(&r, 300);
-		s.rules.copy_every = simulate_random_below(&r, 20);
+		s.rules.warm = random_chance(&r, 0.5);
+		s.rules.keeps = random_chance(&r, 0.3);
+		s.rules.shrinks = random_chance(&r, 0.5);
+		s.rules.regrows = random_chance(&r, 0.5);
+		s.rules.requeues = random_chance(&r, 0.5);
+		s.rules.leaves_slow = random_chance(&r, 0.5);
+		s.rules.restarts = random_below(&r, 30) - 1;
+		s.rules.every = random_below(&r, 300);
+		s.rules.copy_every = random_below(&r, 20);
 		goodput_run(&s, seed, &out);
 		if (out.endless)
 			continue;

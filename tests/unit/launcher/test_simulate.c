@@ -1,6 +1,6 @@
 /* Tests the supervisor in simulated runs: many seeds, each kind of fault alone, and what earlier seeds found. */
 #include "launcher/simulate/queue.h"
-#include "launcher/simulate/random.h"
+#include "base/random.h"
 #include "tests/unit/launcher/simulate_seed.h"
 
 #include <setjmp.h>
@@ -59,16 +59,16 @@ static void events_happen_by_time_and_then_by_order(void **state)
 static void a_stream_of_random_numbers_is_named_by_its_seed(void **state)
 {
 	(void)state;
-	struct simulate_random a, b, other;
-	simulate_random_init(&a, 7, STREAM_FAULTS);
-	simulate_random_init(&b, 7, STREAM_FAULTS);
-	simulate_random_init(&other, 7, STREAM_DELAYS);
+	struct random_stream a, b, other;
+	random_init(&a, 7, STREAM_FAULTS);
+	random_init(&b, 7, STREAM_FAULTS);
+	random_init(&other, 7, STREAM_DELAYS);
 	int equal = 0;
 	double sum = 0;
 	for (int i = 0; i < 1000; i++) {
-		double x = simulate_random_unit(&a);
-		assert_true(x == simulate_random_unit(&b) && x >= 0 && x < 1);
-		equal += x == simulate_random_unit(&other);
+		double x = random_unit(&a);
+		assert_true(x == random_unit(&b) && x >= 0 && x < 1);
+		equal += x == random_unit(&other);
 		sum += x;
 	}
 	assert_true(equal < 3);
