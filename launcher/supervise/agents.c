@@ -279,13 +279,21 @@ static int start_ranks(struct supervisor *s, const unsigned char *secret, const 
 	return rc;
 }
 
+/* A former `muster run` may have begun a generation whose plan it did not write. */
+static uint32_t first_generation(const struct supervisor *s)
+{
+	uint32_t next = rundir_next_generation(s->o.run),
+		 newest = supervise_predecessors_newest(s->predecessors);
+	return newest >= next ? newest + 1 : next;
+}
+
 int supervise_agents_start(struct supervisor *s, struct err *e)
 {
 	unsigned char secret[AUTH_SECRET_BYTES];
 	char hex[AUTH_SECRET_HEX];
 	double lost_at = s->lost ? s->cause.at : 0;
 	s->first = s->generation == 0;
-	s->generation = s->first ? rundir_next_generation(s->o.run) : s->generation + 1;
+	s->generation = s->first ? first_generation(s) : s->generation + 1;
 	reset_generation(s);
 	supervise_times_generation(s);
 	rundir_prune_traces(rundir_path(s->o.run), s->generation);

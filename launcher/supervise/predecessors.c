@@ -25,6 +25,7 @@ struct agent {
 /* A run asks for the agents of one host several times per agent, so they are chained by host: all
  * agents whose hosts' hashes select the same chain, the last one first. */
 struct predecessors {
+	uint32_t newest;    /* generation */
 	struct agent *list; /* in the order of their hellos, with those that were forgotten */
 	int *chains;        /* [room]: the last agent of each */
 	size_t n, room;     /* room: a power of 2 */
@@ -143,9 +144,20 @@ static void add_agent(struct predecessors *p, const struct agent *a, const char 
 	snprintf(new->id.boot, sizeof new->id.boot, "%s", boot);
 }
 
+static void note_generation(struct predecessors *p, uint32_t generation)
+{
+	p->newest = generation > p->newest ? generation : p->newest;
+}
+
+uint32_t supervise_predecessors_newest(const struct predecessors *p)
+{
+	return p->newest;
+}
+
 void supervise_predecessors_add(struct predecessors *p, uint32_t generation,
 				const struct msg_hello *h)
 {
+	note_generation(p, generation);
 	const struct agent a = {
 		.generation = generation,
 		.rank = h->rank,
@@ -158,6 +170,7 @@ void supervise_predecessors_keep(struct predecessors *p, uint32_t generation,
 				 const struct msg_hello *as)
 {
 	uint64_t hash = hash_text(as->node);
+	note_generation(p, generation);
 	for (int i = last_of(p, hash); i != NONE; i = p->list[i].before) {
 		struct agent *a = &p->list[i];
 		if (!is_on(a, hash, as->node) || a->id.pid != as->pid || a->id.start != as->start ||

@@ -46,6 +46,10 @@ void supervise_predecessors_ended(struct predecessors *p, uint32_t generation, i
 /* Every rank of the generation is ready: the earlier agents of its hosts are gone. */
 void supervise_predecessors_ready(struct predecessors *p, uint32_t generation);
 
+/* The last generation of which any agent is known; 0: none is. Its number must not be given again: the agents of
+ * that generation would not count as earlier ones. */
+uint32_t supervise_predecessors_newest(const struct predecessors *p);
+
 /* A new list of struct msg_predecessor: the agents of generations before this one that may still
  * run on the host `node`. NULL: there are none, or there is no memory. */
 json_t *supervise_predecessors_list(const struct predecessors *p, uint32_t generation,
