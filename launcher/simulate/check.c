@@ -82,9 +82,25 @@ static void check_hosts(struct simulation *sim, const struct crew *c)
 					c->generation);
 }
 
+/* An agent that is cut off leaves after SIMULATE_KEEPALIVE seconds, and the supervisor counts it as dead a few
+ * seconds earlier. The training that it begins meanwhile, and the steps that it finishes, or until the signal that
+ * waits for it arrives, do no harm: nobody gets them. */
+static bool is_cut_off(const struct simulation *sim, const struct crew *c)
+{
+	for (int r = 0; r < c->world; r++)
+		if (c->members[r] &&
+		    (c->members[r]->condemned || sim->machines[c->members[r]->node].cut))
+			return true;
+	return false;
+}
+
 void simulate_check_start(struct simulation *sim, const struct crew *c)
 {
 	struct check *k = &sim->check;
+	if (c->generation < k->trained && is_cut_off(sim, c)) {
+		sim->result->late++;
+		return;
+	}
 	if (c->generation <= k->trained)
 		simulate_break(sim, "generation %u trains after generation %u", c->generation,
 			       k->trained);
@@ -100,18 +116,6 @@ void simulate_check_start(struct simulation *sim, const struct crew *c)
 				       "generation %u continues from step %" PRId64
 				       ", and metrics.jsonl lacks step %" PRId64,
 				       c->generation, c->resume, i);
-}
-
-/* An agent that is cut off leaves after SIMULATE_KEEPALIVE seconds, and the supervisor counts it as dead a few
- * seconds earlier. The steps that it finishes meanwhile, or until the signal that waits for it arrives, do no
- * harm: nobody gets them. */
-static bool is_cut_off(const struct simulation *sim, const struct crew *c)
-{
-	for (int r = 0; r < c->world; r++)
-		if (c->members[r] &&
-		    (c->members[r]->condemned || sim->machines[c->members[r]->node].cut))
-			return true;
-	return false;
 }
 
 void simulate_check_step(struct simulation *sim, const struct crew *c)
