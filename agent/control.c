@@ -144,7 +144,7 @@ static void await_exit(struct control *c)
 	_exit(finished ? 0 : 1);
 }
 
-/* What the supervisor's host acknowledges wakes nobody, so that it is looked for while somebody waits for it. */
+/* An acknowledgement does not wake this thread. So the thread looks for one often while somebody waits for it. */
 static double next_event(const struct control *c)
 {
 	bool awaited = atomic_load(&c->awaits_contact) > 0;

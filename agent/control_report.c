@@ -16,7 +16,7 @@ enum {
  * two looks, so they are 0.05 s apart then. */
 static const double look_s = 0.1, look_relayed_s = 0.05, look_rank_s = 0.0005;
 
-/* What is due at a look. */
+/* The reports that are due now. */
 struct due {
 	bool progress, times;
 	struct train_times sums;

@@ -68,6 +68,13 @@ const char *human_span(double seconds, char out[HUMAN])
 	return human_seconds(seconds, out);
 }
 
+void human_bar(double share, int width, struct buf *out)
+{
+	int full = (int)lround(fmin(fmax(share, 0), 1) * width);
+	for (int i = 0; i < width; i++)
+		buf_puts(out, i < full ? "█" : "·");
+}
+
 const char *human_s(int64_t n)
 {
 	return n == 1 ? "" : "s";

@@ -1,6 +1,7 @@
 #include "launcher/goodput/costs.h"
 
 #include "plan/cost/train_time.h"
+#include "plan/spec/optimizers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -65,13 +66,10 @@ static double numbers_of(const struct job *job, const struct train_costs *t, int
 void goodput_costs_of(const struct deployment *d, struct goodput_costs *out)
 {
 	const struct job *job = &d->job;
-	int nodes = launcher_deployment_nodes(d);
 	struct train_costs t;
 	cost_train_costs_of(job, &d->cluster, &d->plan, &t);
-	double load = t.restart - job->restart.respawn,
-	       bandwidth = fmin(job->checkpoint.bandwidth, nodes * job->checkpoint.node_bandwidth) *
-			   1e9,
-	       node_bytes = t.write * bandwidth / nodes, copy = node_bytes / network_of(d);
+	double bytes = optimizer_checkpoint_bytes(job->optimizer.kind, &d->plan.shape),
+	       copy = bytes / launcher_deployment_nodes(d) / network_of(d);
 	*out = (struct goodput_costs){
 		.step = t.step,
 		.snapshot = t.snapshot,
@@ -89,7 +87,7 @@ void goodput_costs_of(const struct deployment *d, struct goodput_costs *out)
 		.respawn = job->restart.respawn,
 		.replace = replace_s,
 		.recall = copy + t.snapshot,
-		.load = load,
+		.load = t.restart - job->restart.respawn,
 		.start = start_s,
 		.queue = queue_s,
 		.person = person_s,

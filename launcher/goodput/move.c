@@ -31,25 +31,27 @@ bool goodput_regrow(struct run *r)
 
 /* --- Slow nodes ------------------------------------------------------------------------------ */
 
-/* It is found if it is slow enough, and left if what follows is faster. */
+/* Whether the run is faster without the node. */
 static bool is_worth_leaving(const struct run *r, double slowdown)
 {
 	int how = goodput_node_choice(r);
 	double then = how > 0 ? goodput_fewer(r, 0) : goodput_fewer(r, 1);
-	return r->s->rules.leaves_slow && slowdown > r->s->rules.finds && how >= 0 &&
-	       then < slowdown * goodput_fewer(r, 0);
+	return how >= 0 && then < slowdown * goodput_fewer(r, 0);
 }
 
 void goodput_become_slow(struct run *r)
 {
 	const struct goodput_fault *f = goodput_next_fault(r);
-	bool leaves = is_worth_leaving(r, f->slowdown);
+	const struct goodput_rules *rules = &r->s->rules;
+	bool found = rules->leaves_slow && f->slowdown > rules->finds;
 	goodput_take_fault(r, true);
 	if (r->n_slow < SLOW_MOST)
 		r->slow[r->n_slow++] = (struct slow_node){
-			.until = r->now + (leaves ? r->s->costs.slow : f->node_out),
+			.until = r->now +
+				 (found ? fmin(r->s->costs.slow, f->node_out) : f->node_out),
+			.repaired = r->now + f->node_out,
 			.slowdown = f->slowdown,
-			.out = leaves ? f->node_out : 0,
+			.out = f->node_out,
 		};
 }
 
@@ -71,8 +73,12 @@ void goodput_leave_slow_node(struct run *r)
 	struct recovery todo = { 0 };
 	int at = first_slow(r);
 	struct slow_node node = r->slow[at];
+	if (r->now < node.repaired && !is_worth_leaving(r, node.slowdown)) {
+		r->slow[at].until = node.repaired;
+		return;
+	}
 	r->slow[at] = r->slow[--r->n_slow];
-	if (node.out <= 0)
+	if (r->now >= node.repaired)
 		return;
 	goodput_node_leaves(r, node.out);
 	goodput_replace_node(r, &todo);

@@ -75,12 +75,10 @@ static void print_parts(const struct goodput_report *r, struct buf *out)
 	buf_puts(out, "\nWhere the time goes\n");
 	for (int i = 0; i < GOODPUT_PART_COUNT; i++) {
 		double share = r->sum.seconds > 0 ? r->sum.parts[i] / r->sum.seconds : 0;
-		int full = (int)lround(share * BAR);
 		if (share < least_part)
 			continue;
 		buf_printf(out, "  %-12s ", goodput_part_name((enum goodput_part)i));
-		for (int k = 0; k < BAR; k++)
-			buf_puts(out, k < full ? "█" : "·");
+		human_bar(share, BAR, out);
 		buf_printf(out, " %6.2f %%  %s\n", percent(share),
 			   goodput_part_doc((enum goodput_part)i));
 	}

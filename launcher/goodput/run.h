@@ -83,8 +83,8 @@ struct goodput_result {
 	double parts[GOODPUT_PART_COUNT]; /* they add up to it */
 	int64_t steps;                    /* that count */
 	int64_t faults[GOODPUT_KINDS], all_faults;
-	/* losses after which the run went on; of these, from copies in memory; times at which a person had to
-	 * begin it again, a node was replaced, replicas were left out, a node was waited for */
+	/* how often a step was lost, the run went on from copies in memory, a person had to begin it again,
+	 * a node was replaced, replicas were left out, a node was waited for */
 	int64_t restarts, from_copies, people, replaced, shrunk, waited;
 	double longest; /* seconds of the longest break in training */
 	int64_t drawn;  /* faults, also those that happened to no node that worked */

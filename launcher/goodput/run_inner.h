@@ -13,9 +13,10 @@
 enum { AWAY_MOST = 1024, SLOW_MOST = 64 };
 
 struct slow_node {
-	double until;    /* it is repaired, or the run leaves it */
+	double until;    /* it is found, or repaired */
+	double repaired; /* if the run stays on it */
 	double slowdown; /* how many times longer a step takes */
-	double out;      /* for so many seconds it is then away; 0: it is repaired */
+	double out;      /* seconds for which it is away if the run leaves it */
 };
 
 struct run {
@@ -77,7 +78,7 @@ void goodput_replace_node(struct run *r, struct recovery *todo);
 /* --- move.c --- */
 void goodput_stop_as_planned(struct run *r);
 void goodput_become_slow(struct run *r);
-/* The slow node whose time has come: when that is, and what follows. INFINITY: there is none. */
+/* When the next slow node is found or repaired, and what follows. INFINITY: there is none. */
 double goodput_slow_until(const struct run *r);
 void goodput_leave_slow_node(struct run *r);
 /* Lets replicas work again for which there are nodes. False: there are none. */

@@ -25,8 +25,8 @@ static void extend_deadlines(struct supervisor *s, double gap)
 	s->program.ready_at += s->program.ready_at > 0 ? gap : 0;
 }
 
-/* Reads what waits in the sockets that say something of the rank: this process may be behind. True: the rank has not been silent,
- * or it has closed, which was handled. */
+/* Reads what waits in the sockets that tell of the rank: this process may be behind. True: the rank has not
+ * been silent, or it has closed, which was handled. */
 static bool is_heard_now(struct supervisor *s, int rank)
 {
 	const struct rank_state *k = &s->ranks[rank];

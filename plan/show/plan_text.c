@@ -44,13 +44,6 @@ static const char *seconds(double s, char out[HUMAN])
 	return out;
 }
 
-static void bar(double share, struct buf *out)
-{
-	int full = (int)lround(fmin(fmax(share, 0), 1) * BAR);
-	for (int i = 0; i < BAR; i++)
-		buf_puts(out, i < full ? "█" : "·");
-}
-
 static int least_threads(const struct plan *p)
 {
 	int least = p->threads;
@@ -322,7 +315,7 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 		if (t->parts[i] < 1e-9) /* rounding */
 			continue;
 		buf_printf(out, "  %-16s %s  ", names[i], seconds(t->parts[i], text));
-		bar(t->parts[i] / t->total, out);
+		human_bar(t->parts[i] / t->total, BAR, out);
 		buf_printf(out, " %3.0f %%\n", 100 * t->parts[i] / t->total);
 	}
 	buf_printf(out, "  %-16s %s  %s tokens/s, %s per rank", "step", seconds(t->total, text),

@@ -175,11 +175,9 @@ static void print_front(const struct search *s, struct buf *out)
 	for (int i = 0; i < s->n_front; i++) {
 		const struct eval_leaf *l = &s->front[i];
 		char time[HUMAN], memory[HUMAN];
-		int full = (int)lround(BAR * best / l->time.total);
 		buf_printf(out, "  %9s  %9s  ", human_bytes(l->rank.total, memory),
 			   human_seconds(l->time.total, time));
-		for (int k = 0; k < BAR; k++)
-			buf_puts(out, k < full ? "█" : "·");
+		human_bar(best / l->time.total, BAR, out);
 		buf_puts(out, "  ");
 		search_config_print(&l->config, out);
 		buf_puts(out, "\n");

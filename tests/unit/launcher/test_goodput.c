@@ -224,7 +224,9 @@ static void a_slow_node_slows_all_until_the_run_leaves_it(void **state)
 	s.spares = 0; /* a quarter of the replicas is more than a slow node costs */
 	goodput_run(&s, 7, &leaves);
 	assert_int_equal(leaves.shrunk, 0);
-	assert_float_equal(leaves.parts[GOODPUT_SLOW], stays.parts[GOODPUT_SLOW], 1);
+	/* Each look for a faster way cuts a step. */
+	assert_float_equal(leaves.parts[GOODPUT_SLOW], stays.parts[GOODPUT_SLOW],
+			   (double)stays.all_faults * 0.6);
 	s.replicas = 16;
 	goodput_run(&s, 7, &leaves);
 	assert_int_equal(leaves.shrunk, leaves.all_faults);
