@@ -124,12 +124,14 @@ uint64_t backend_update_row(const struct update *u, int64_t i, int64_t *count);
  * the same result.
  */
 enum fp8 { FP8_E4M3, FP8_E5M2 };
-enum { FP8_SCALE_HISTORY = 16, FP8_ROW = 16 };
+enum { FP8_SCALE_HISTORY = 16, FP8_ROW = 16, FP8_SCALE_ALIGN = 16 };
 
-/* The scale of one tensor, in the backend's memory. The host first sets it to { .scale = 1,
- * .inverse = 1 }. */
+/* The scale of one tensor, in the backend's memory, at an address that FP8_SCALE_ALIGN divides. The
+ * host first sets it to { .scale = 1, .inverse = 1 }. The inverse is the first member, because
+ * cuBLASLt reads it, and refuses to launch a product whose scales are not aligned to 16 bytes
+ * (cuBLASLt 13.1 on an H200; its documentation does not say so). */
 struct fp8_scale {
-	float scale, inverse;             /* powers of 2; inverse = 1 / scale */
+	float inverse, scale;             /* powers of 2; inverse = 1 / scale */
 	float largest;                    /* largest |x| since the last fp8_update_scales */
 	float history[FP8_SCALE_HISTORY]; /* the largest |x| of earlier updates */
 	int32_t updates;                  /* the next one sets entry updates % FP8_SCALE_HISTORY */

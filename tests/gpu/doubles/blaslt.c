@@ -72,6 +72,13 @@ static bool fits_fp8(const struct blas_desc *d, const struct blas_layout *a,
 		out->rows % 16 == 0);
 }
 
+/* As on an H200 with cuBLASLt 13.1: algorithms are found for any scales, and those at other addresses
+ * are refused at launch. */
+static bool scales_fit_fp8(const struct blas_desc *d)
+{
+	return (uintptr_t)d->scales[0] % 16 == 0 && (uintptr_t)d->scales[1] % 16 == 0;
+}
+
 static bool fits_epilogue(const struct blas_desc *d, const struct blas_layout *out, bool fp8)
 {
 	cudaDataType_t bias = d->bias_type < 0 ? out->type : (cudaDataType_t)d->bias_type;
@@ -253,7 +260,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 		double_misuse("cublasLtMatmul: a workspace of %zu bytes at %p, its algorithm needs "
 			      "%llu aligned to %d",
 			      bytes, workspace, (unsigned long long)algo.workspace, BLAS_ALIGN);
-	if (double_blas.refused >> algo.number & 1)
+	if (double_blas.refused >> algo.number & 1 ||
+	    (blas_is_fp8(l[0]->type) && !scales_fit_fp8(d)))
 		return CUBLAS_STATUS_NOT_SUPPORTED;
 	double_blas.runs++;
 	double_blas.ran = algo.number;
