@@ -337,17 +337,24 @@ static void queue_recv(struct queued_op *j, void *data, size_t count, enum comm_
 		note_result(j, nccl.Recv(data, count, types[type], from, j->dc->comm, j->stream));
 }
 
+/* The average over one rank is the sum, which NCCL copies. Its kernel for such averages leaves the
+ * last elements unwritten for some counts before NCCL 2.29.7, such as 4099 of 8 bytes. */
+static ncclRedOp_t redop_of(const struct queued_op *j)
+{
+	return redops[j->ranks == 1 && j->op->redop == COMM_AVG ? COMM_SUM : j->op->redop];
+}
+
 static void all_reduce(struct queued_op *j)
 {
 	const struct op *op = j->op;
 	note_result(j, nccl.AllReduce(op->in, op->out, op->count, types[op->type],
-				      redops[op->redop], j->dc->comm, j->stream));
+				      redop_of(j), j->dc->comm, j->stream));
 }
 
 static void reduce(struct queued_op *j)
 {
 	const struct op *op = j->op;
-	note_result(j, nccl.Reduce(op->in, op->out, op->count, types[op->type], redops[op->redop],
+	note_result(j, nccl.Reduce(op->in, op->out, op->count, types[op->type], redop_of(j),
 				   op->root, j->dc->comm, j->stream));
 }
 
@@ -376,11 +383,11 @@ static void reduce_scatter(struct queued_op *j)
 	const struct op *op = j->op;
 	if (!op->counts)
 		note_result(j, nccl.ReduceScatter(op->in, op->out, op->count, types[op->type],
-						  redops[op->redop], j->dc->comm, j->stream));
+						  redop_of(j), j->dc->comm, j->stream));
 	for (int r = 0; op->counts && r < j->ranks; r++)
 		if (op->counts[r])
 			note_result(j, nccl.Reduce(in_block(j, r), op->out, op->counts[r],
-						   types[op->type], redops[op->redop], r,
+						   types[op->type], redop_of(j), r,
 						   j->dc->comm, j->stream));
 }
 

@@ -345,6 +345,23 @@ static size_t result_bytes(const struct ncclComm *c, const struct call *call)
 	return call->kind == ALL_GATHER ? bytes * (size_t)c->ranks : bytes;
 }
 
+/* Bytes of them that NCCL 2.28.9 writes. Its kernel for the average over one rank gives each block
+ * an equal part of the elements, rounded down before it is rounded up to 16 bytes, so that the last
+ * elements can belong to no block (src/device/onerank.cu; NCCL 2.29.7 rounds up). */
+static size_t written_bytes(const struct ncclComm *c, const struct call *call)
+{
+	enum { PACK = 16, PART = 16 << 10, BLOCKS = 32 };
+	size_t bytes = result_bytes(c, call), element = double_type_size(call->type);
+	bool is_reduced = call->kind == ALL_REDUCE || call->kind == REDUCE ||
+			  call->kind == REDUCE_SCATTER;
+	if (c->ranks > 1 || !bytes || !is_reduced || call->op != ncclAvg)
+		return bytes;
+	size_t blocks = (bytes + PART - 1) / PART;
+	blocks = blocks < BLOCKS ? blocks : BLOCKS;
+	size_t part = (call->count / blocks * element + PACK - 1) / PACK * PACK;
+	return part * blocks < bytes ? part * blocks : bytes;
+}
+
 /* Into p->result. */
 static void compute(const struct ncclComm *c, struct part *p)
 {
@@ -397,7 +414,7 @@ static bool collective(struct ncclComm *c, struct part *p)
 	if (!all_read(c, p->number))
 		return false;
 	if (p->result)
-		memcpy(p->call.out, p->result, result_bytes(c, &p->call));
+		memcpy(p->call.out, p->result, written_bytes(c, &p->call));
 	free(p->result);
 	return true;
 }
