@@ -18,8 +18,10 @@
  *                              the device, and its numbers are read after the next step's passes
  *                              are queued (agent/engine/train/stepper.h). waits: the host waits for
  *                              the device after each step
- *     choices                  {"choices": [{"key": …, "note": …}, …]}: what was measured to choose
- *                              algorithms, unless the model has job.deterministic=yes
+ *     choices                  {"choices": [{"key": …, "note": …}, …], "notices": [text, …]}: what
+ *                              was measured to choose algorithms, unless the model has
+ *                              job.deterministic=yes; and what the backend reported since the last
+ *                              time, such as slow products
  *     close                    {}
  *
  * A command that fails answers {"error": "…"}.
@@ -292,17 +294,21 @@ static int command_close(struct bench *b, char *words, struct err *e)
 	return 0;
 }
 
-/* What was chosen by measurement so far, with the measured times. */
+/* What was chosen by measurement so far, with the measured times, and the backend's notices. */
 static int command_choices(struct bench *b, char *words, struct err *e)
 {
-	const char *key, *note;
+	const char *key, *note, *notice;
 	(void)words;
 	if (!b->open)
 		return err_set(e, ERR_USAGE, "choices needs an open model");
-	const struct choices *c = backend_choices(pipeline_backend(b->engine));
+	struct backend *k = pipeline_backend(b->engine);
+	const struct choices *c = backend_choices(k);
 	printf("{\"choices\": [");
 	for (int i = 0; c && choices_at(c, i, &key, &note); i++)
 		printf("%s{\"key\": \"%s\", \"note\": \"%s\"}", i ? ", " : "", key, note);
+	printf("], \"notices\": [");
+	for (int i = 0; (notice = backend_notice(k)); i++)
+		printf("%s\"%s\"", i ? ", " : "", notice);
 	puts("]}");
 	return 0;
 }

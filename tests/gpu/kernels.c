@@ -3,7 +3,8 @@
  * bytes that it must move (inputs once, outputs once, both for what it changes), and the FLOPs of
  * products and attention. It prints one line of JSON per row. What has several forms is measured as
  * in training: the first run chooses. For attention, each way is measured too, and what the two
- * compute is compared: it is an error if they differ by more than 2 %.
+ * compute is compared: it is an error if they differ by more than 2 %. "notice" is what the backend
+ * reported, such as a slow product.
  *
  * On a GPU each row also has what the planner predicts: "published_s" by its constants and, with
  * --calibrate, "calibrated_s" by the times that this program measures first, S seconds for each
@@ -40,6 +41,7 @@ struct bench {
 	char *stored;   /* the same in the storage type */
 	size_t room;    /* bytes of all sets of a row */
 	double least;   /* seconds of a round */
+	double slow;    /* seconds of a round that is the only one */
 	int rounds;
 	/* for predictions; without a device: none. calibrated has a chip, or is not used. */
 	bool predicts;
@@ -145,9 +147,9 @@ static int time_row(const struct bench *b, const struct kernel_row *r, const str
 		if (backend_graph_end(b->k, &graph, e))
 			return -1;
 	}
-	int rc = 0;
+	int rc = 0, all = b->rounds;
 	int64_t times = 1;
-	for (int i = 0; !rc && i < b->rounds;) {
+	for (int i = 0; !rc && i < all;) {
 		double since = clock_s();
 		for (int64_t j = 0; j < times; j++)
 			run_once(b, r, t, graph, p, sets);
@@ -158,11 +160,12 @@ static int time_row(const struct bench *b, const struct kernel_row *r, const str
 			i = 0;
 		} else {
 			rounds[i++] = took / (double)(times * sets);
+			all = took > b->slow ? i : all;
 		}
 	}
 	backend_graph_free(b->k, graph);
-	qsort(rounds, (size_t)b->rounds, sizeof *rounds, by_value);
-	*seconds = rounds[b->rounds / 2];
+	qsort(rounds, (size_t)all, sizeof *rounds, by_value);
+	*seconds = rounds[all / 2];
 	return rc;
 }
 
@@ -298,6 +301,13 @@ static void print_contest(const struct contest *c)
 		       c->chosen, c->seconds[0], c->seconds[1], c->key, c->note);
 }
 
+static void print_notice(const struct bench *b)
+{
+	const char *notice = backend_notice(b->k);
+	if (notice)
+		printf(", \"notice\": \"%s\"", notice);
+}
+
 /* contest: NULL if there is an error. */
 static void print_row(const struct bench *b, const struct kernel_row *r, const char *op,
 		      double seconds, double bytes, const struct contest *contest,
@@ -311,6 +321,7 @@ static void print_row(const struct bench *b, const struct kernel_row *r, const c
 		       r->flops);
 		print_contest(contest);
 		print_predictions(b, r, op, bytes);
+		print_notice(b);
 		puts("}");
 	}
 	fflush(stdout);
@@ -374,6 +385,7 @@ static int prepare(struct bench *b)
 			    storage_round(b->storage, (double)b->numbers[i]));
 	b->room = b->toy ? 1 : (size_t)384 << 20;
 	b->least = b->toy ? 0 : 0.01;
+	b->slow = 0.5;
 	b->rounds = b->toy ? 1 : ROUNDS_MAX;
 	return 0;
 }

@@ -242,6 +242,12 @@ def judge(fragment, model, side):
         fragment.count("memory " + model, int(fits), int(not fits), 0, f"planned {planned / 2**30:.2f} GiB, had {had / 2**30:.2f}")
 
 
+def used(run, bench):
+    """The algorithms that bench chose, and what its backend reported."""
+    answer = bench.ask("choices", run.left(10))
+    return {k: answer.get(k, []) for k in ("choices", "notices")}
+
+
 def eight_bits(run, fragment, model, sides, bench):
     """The same step in 8 bits, which has no peer, in the time that is left."""
     if run.left() < 30:
@@ -250,6 +256,7 @@ def eight_bits(run, fragment, model, sides, bench):
     if "error" not in side["opened"]:
         take_turns(run, fragment, [(side, bench, False)])
         judge(fragment, f"{model} in 8 bits", side)
+        side.update(used(run, bench))
 
 
 def step(model):
@@ -277,7 +284,7 @@ def step(model):
             take_turns(run, fragment, [(mine, bench, False), (waits, bench, False, "waits")]
                        + [(sides[f"PyTorch, {mode}"], talk, True) for mode, talk in peers])
             judge(fragment, model, mine)
-            mine["choices"] = bench.ask("choices", run.left(10)).get("choices", [])
+            mine.update(used(run, bench))
             eight_bits(run, fragment, model, sides, bench)
             for mode, talk in peers:
                 sides[f"PyTorch, {mode}"]["chose"] = talk.ask("chose", run.left(30))

@@ -100,7 +100,12 @@ def steps(r):
                          f"{100 * flops / limit_of(r):.1f} %" if limit_of(r) else "", f"{best / s:.3f}" if best else "", f"{peak / GIB:.2f}"))
         out += [f"### {model}", ""] + table(("side", "step, ms", "turns, ms", "tokens/s", "model TFLOP/s", "of the limit", "× the faster PyTorch",
                                              "peak GiB"), rows)
-    return out + choices(r) + chosen(r) if r["step"] else []
+    return out + notices(r) + choices(r) + chosen(r) if r["step"] else []
+
+
+def notices(r):
+    rows = [(model, name, text) for model, sides in sorted(r["step"].items()) for name, side in sorted(sides.items()) for text in side.get("notices", [])]
+    return ["What muster's backend reported:", ""] + [f"- {model}, {name}: {cell(text)}" for model, name, text in rows] + [""] if rows else []
 
 
 def choices(r):
@@ -173,10 +178,12 @@ def kernels(r):
         rows.append((k["op"], k["model"], k["what"], f"{1e6 * k['seconds']:.1f}", f"{k['bytes'] / 1e6:.1f}", f"{k['flops'] / 1e9:.1f}" if k["flops"] else "",
                      f"{100 * by[0] / k['seconds']:.0f} % of {by[1]}",
                      *(f"{1e6 * k[s]:.1f} ({beside(k[s], k['seconds'])})" if s in k else "" for s in ("published_s", "calibrated_s"))))
+    reported = [f"- {k['op']}, {k['model']}, {k['what']}: {cell(k['notice'])}" for k in r["kernels"] if "notice" in k]
     return ["## Kernels, bf16", "",
             "Bytes: inputs once, outputs once. Share: the larger of the bytes' time at the copy's rate and the FLOPs' time at the products' rate, divided "
             "by the measured time. Predicted: by the planner, from published constants and from a calibration in the same program.", ""] + table(
-                ("op", "model", "what", "µs", "MB", "GFLOP", "share of its limit", "published, µs", "calibrated, µs"), rows) if rows else []
+                ("op", "model", "what", "µs", "MB", "GFLOP", "share of its limit", "published, µs", "calibrated, µs"), rows) + (
+                    ["What muster's backend reported:", ""] + reported + [""] if reported else []) if rows else []
 
 
 def attention(r):
