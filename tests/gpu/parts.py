@@ -38,6 +38,7 @@ class Run:
         self.logs = os.path.join(folder, "logs")
         self.toy = args.emulator or args.toy
         self.end = time.monotonic() + args.seconds
+        self.modes = args.modes.split(",") if args.modes else MODES
         self.peers, self.opened, self.opening, self.pending = {}, {}, [], set()
         self.missing = {}
 
@@ -126,7 +127,7 @@ class Run:
 
         chains = []
         for model in models:
-            pairs = [p for p in ((model, mode) for mode in MODES) if self.to_open(p)]
+            pairs = [p for p in ((model, mode) for mode in self.modes) if self.to_open(p)]
             self.pending.update(pairs)
             chains += [pairs] if model.startswith("llama") else [[p] for p in pairs]
         new = [threading.Thread(target=chain, args=(c,), daemon=True) for c in chains if c]
@@ -268,9 +269,9 @@ def step(model):
             fragment.skip(f"PyTorch {model}", "python3 here has no torch")
         if not run.here(fragment, "step " + model, "bench", SO):
             return
-        peers = [(mode, run.peers[model, mode]) for mode in MODES if (model, mode) in run.peers]
+        peers = [(mode, run.peers[model, mode]) for mode in run.modes if (model, mode) in run.peers]
         sides = fragment.found["step"].setdefault(model, {})
-        for mode in MODES if run.peer_here() else ():
+        for mode in run.modes if run.peer_here() else ():
             sides[f"PyTorch, {mode}"] = {"opened": run.opened.get((model, mode), {"error": "it did not open in time"}), "turns": []}
         bench = open_bench(run)
         try:
