@@ -172,6 +172,8 @@ static int simulate_on(const struct words *w, const struct job *job, struct clus
 		status = command_fail(&e);
 	launcher_deployment_free(d);
 	json_decref(spares);
+	if (r)
+		goodput_report_close(r);
 	free(r);
 	return status;
 }

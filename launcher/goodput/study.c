@@ -23,6 +23,8 @@ static void add(struct goodput_sum *to, const struct goodput_result *r)
 	to->replaced += (double)r->replaced;
 	to->shrunk += (double)r->shrunk;
 	to->waited += (double)r->waited;
+	to->excluded += (double)r->excluded;
+	to->futile += (double)r->futile;
 	to->longest += r->longest;
 	to->endless |= r->endless;
 	for (int i = 0; i < GOODPUT_PART_COUNT; i++)
@@ -38,7 +40,8 @@ static void scale(struct goodput_sum *s, double weight)
 {
 	double *const means[] = { &s->seconds, &s->steps,       &s->all_faults, &s->restarts,
 				  &s->people,  &s->from_copies, &s->replaced,   &s->shrunk,
-				  &s->waited,  &s->longest,     &s->effective };
+				  &s->waited,  &s->longest,     &s->effective,  &s->excluded,
+				  &s->futile };
 	for (size_t i = 0; i < sizeof means / sizeof *means; i++)
 		*means[i] *= weight;
 	for (int i = 0; i < GOODPUT_PART_COUNT; i++)

@@ -13,7 +13,7 @@ struct goodput_sum {
 	double effective, low, high; /* low, high: nine of ten runs are between them */
 	double seconds, steps, parts[GOODPUT_PART_COUNT]; /* seconds */
 	double faults[GOODPUT_KINDS], all_faults, restarts, people, from_copies, replaced, shrunk,
-		waited;
+		waited, excluded, futile;
 	double longest;
 	int64_t most_restarts; /* of any run */
 	bool endless;          /* a run would never end */

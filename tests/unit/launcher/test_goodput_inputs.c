@@ -73,6 +73,10 @@ static void costs_and_rules_are_those_of_the_job(void **state)
 	HAS("slurm.requeue=no", rules.requeues, false);
 	HAS("restart.patience=5", rules.patience, 5);
 	HAS("restart.max_restarts=7", rules.restarts, 7);
+	HAS("restart.max_futile=5", rules.futile, 5);
+	HAS("restart.backoff=4", rules.backoff, 4);
+	HAS("restart.exclude_after=0", rules.exclude_after, 0);
+	HAS("restart.exclude_after=3", rules.exclude_after, 3);
 	HAS("restart.warm=no", rules.warm, false);
 	HAS("restart.warm=no", rules.copy_every, 0);
 	HAS("checkpoint.every=33", rules.every, 33);
@@ -99,6 +103,7 @@ static void others_see_and_start_as_they_are_documented(void **state)
 		assert_true(s.costs.hang > ours.costs.hang && s.costs.silent > ours.costs.silent);
 		assert_true(s.costs.start >= 45);
 		assert_false(s.rules.leaves_slow || s.rules.shrinks);
+		assert_true(!s.rules.futile && !s.rules.exclude_after);
 		assert_true(s.rules.keeps == (s.rules.copy_every > 0));
 		assert_true(s.costs.step == ours.costs.step &&
 			    s.costs.respawn == ours.costs.respawn &&
@@ -123,6 +128,36 @@ static void llama3_has_the_numbers_of_its_paper(void **state)
 	assert_float_equal(goodput_faults_rate(&rsc) * day * 1000 * 419 / 466, 6.5, 1e-6);
 }
 
+/* As launcher/supervise/faults.c does: not for an error of a process, unless it needs a repair. */
+static void a_list_blames_nodes_as_the_supervisor_does(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *shows, *out, *more;
+		bool blames;
+	} cases[] = {
+		{ "closed", "0", "", false },
+		{ "closed", "1", "", true },
+		{ "silent", "0", "", true },
+		{ "hang", "0", "", true },
+		{ "numbers", "0", "", true },
+		{ "slow", "1", "", false },
+		{ "planned", "0", "", false },
+		{ "closed", "0", ", \"blames_node\": true", true },
+		{ "hang", "0", ", \"blames_node\": false", false },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct goodput_faults f;
+		char text[256];
+		snprintf(text, sizeof text,
+			 "{\"faults\": [{\"name\": \"a\", \"per_node_year\": 1, \"shows\": \"%s\", "
+			 "\"node_out_h\": %s%s}]}",
+			 cases[i].shows, cases[i].out, cases[i].more);
+		assert_int_equal(goodput_faults_parse(text, strlen(text), "ours", &f, NULL), 0);
+		assert_int_equal(f.of[0].blames, cases[i].blames);
+	}
+}
+
 static void a_list_is_what_it_was_after_a_file(void **state)
 {
 	(void)state;
@@ -142,6 +177,7 @@ static void a_list_is_what_it_was_after_a_file(void **state)
 		assert_int_equal(again.of[i].shows, f.of[i].shows);
 		assert_float_equal(again.of[i].rate / f.of[i].rate, 1, 1e-9);
 		assert_float_equal(again.of[i].node_out, f.of[i].node_out, 1e-6);
+		assert_int_equal(again.of[i].blames, f.of[i].blames);
 	}
 	remove(path);
 	remove(folder);
@@ -197,6 +233,7 @@ int main(void)
 		cmocka_unit_test(costs_and_rules_are_those_of_the_job),
 		cmocka_unit_test(others_see_and_start_as_they_are_documented),
 		cmocka_unit_test(llama3_has_the_numbers_of_its_paper),
+		cmocka_unit_test(a_list_blames_nodes_as_the_supervisor_does),
 		cmocka_unit_test(a_list_is_what_it_was_after_a_file),
 		cmocka_unit_test(a_list_that_is_wrong_is_refused),
 		cmocka_unit_test(costs_are_set_by_their_names),

@@ -2,6 +2,7 @@
  * hold for all. */
 #include "base/random.h"
 #include "launcher/goodput/study.h"
+#include "launcher/goodput/timeline.h"
 #include "plan/cost/train_time.h"
 #include "tests/unit/launcher/goodput_setup.h"
 
@@ -25,18 +26,43 @@ static double sum_of(const struct goodput_result *r)
 
 static void check_sums(const struct goodput_setup *s, const struct goodput_result *r)
 {
-	double slices = 0;
 	for (int i = 0; i < GOODPUT_PART_COUNT; i++)
 		assert_true(r->parts[i] >= -1e-6);
 	assert_float_equal(sum_of(r), r->seconds, 1e-6 * r->seconds);
 	assert_float_equal(r->parts[GOODPUT_TRAINED], (double)r->steps * s->costs.step,
 			   1e-6 * r->seconds);
-	if (s->seconds <= 0)
-		return;
-	assert_float_equal(r->seconds, s->seconds, 1e-6);
-	for (int i = 0; i < GOODPUT_SLICES; i++)
-		slices += r->trained[i];
-	assert_float_equal(slices, r->parts[GOODPUT_TRAINED], 1e-6 * r->seconds);
+	if (s->seconds > 0)
+		assert_float_equal(r->seconds, s->seconds, 1e-6);
+}
+
+/* The same run with a timeline: it is the same, and its columns and marks are all that happened. */
+static void check_timeline(const struct goodput_setup *s, uint64_t seed,
+			   const struct goodput_result *r)
+{
+	enum { COLUMNS = 50 };
+	struct goodput_timeline t;
+	struct goodput_result again;
+	double sums[GOODPUT_PART_COUNT] = { 0 };
+	assert_int_equal(goodput_timeline_open(&t, r->seconds / COLUMNS, COLUMNS,
+					       (int)r->all_faults, NULL),
+			 0);
+	goodput_run_timeline(s, seed, &t, &again);
+	assert_memory_equal(&again, r, sizeof again);
+	for (int i = 0; i < COLUMNS; i++) {
+		double all = 0;
+		for (int p = 0; p < GOODPUT_PART_COUNT; p++) {
+			assert_true(t.columns[i][p] > -1e-6 * t.each);
+			all += t.columns[i][p];
+			sums[p] += t.columns[i][p];
+		}
+		assert_float_equal(all / t.each, 1, 1e-6);
+	}
+	for (int p = 0; p < GOODPUT_PART_COUNT; p++)
+		assert_float_equal(sums[p], r->parts[p], 1e-6 * r->seconds);
+	assert_int_equal(t.n_marks, r->all_faults);
+	for (int i = 1; i < t.n_marks; i++)
+		assert_true(t.marks[i].at >= t.marks[i - 1].at);
+	goodput_timeline_close(&t);
 }
 
 /* --- What can be computed --------------------------------------------------------------------- */
@@ -313,6 +339,161 @@ static void after_the_last_restart_a_person_begins_again(void **state)
 	assert_int_equal(r.people, r.restarts / 4);
 }
 
+/* A step takes longer than there is between two faults. */
+static struct goodput_setup without_progress(const struct goodput_faults *f)
+{
+	struct goodput_setup s = make_setup(f);
+	s.costs.step = 1000 * hour;
+	s.rules.every = s.rules.copy_every = 0;
+	return s;
+}
+
+static void restarts_without_progress_wait_longer_each_time(void **state)
+{
+	(void)state;
+	const struct goodput_faults f = only(SHOWS_CLOSED, 16, 10 * hour, 0);
+	struct goodput_setup s = without_progress(&f);
+	struct goodput_result r;
+	s.rules.backoff = 3;
+	goodput_run(&s, 3, &r);
+	assert_true(r.restarts > 10);
+	assert_int_equal(r.restarts, r.all_faults);
+	/* The first loss is not one of a restart, and the next ones wait for 3, 6, 12, 24, 48 and 60 s. */
+	double waits = 3 + 6 + 12 + 24 + 48 + 60 * (double)(r.restarts - 6);
+	assert_float_equal(r.parts[GOODPUT_RESTART], (double)r.restarts * (0.2 + 30 + 20) + waits,
+			   1e-6);
+	/* Steps are progress. */
+	s.costs.step = 2;
+	s.rules.every = 100;
+	goodput_run(&s, 3, &r);
+	assert_float_equal(r.parts[GOODPUT_RESTART], (double)r.restarts * (0.2 + 30 + 20), 1e-6);
+}
+
+static void too_many_restarts_without_progress_wait_for_a_person(void **state)
+{
+	(void)state;
+	const struct goodput_faults f = only(SHOWS_CLOSED, 16, 10 * hour, 0);
+	struct goodput_setup s = without_progress(&f);
+	struct goodput_result r;
+	s.seconds = 100 * day;
+	s.rules.futile = 3;
+	goodput_run(&s, 3, &r);
+	assert_true(r.people > 30);
+	/* The first generation, and three restarts. */
+	assert_int_equal(r.people, r.restarts / 4);
+	assert_int_equal(r.futile, r.people);
+	assert_float_equal(r.parts[GOODPUT_PERSON], (double)r.people * 1800, 1e-6);
+	s.costs.step = 2;
+	s.rules.every = 100;
+	goodput_run(&s, 3, &r);
+	assert_int_equal(r.futile + r.people, 0);
+	/* A planned stop starts another supervisor, too: few generations are lost between two of them. */
+	struct goodput_faults often = f;
+	often.n = 2;
+	often.of[1] = (struct goodput_fault){ .shows = SHOWS_PLANNED, .rate = 20 * f.of[0].rate };
+	s = without_progress(&often);
+	s.seconds = 100 * day;
+	s.rules.futile = 3;
+	goodput_run(&s, 3, &r);
+	assert_true(r.restarts > 100);
+	assert_in_range(r.futile, 0, 1);
+}
+
+/* The next generation has not been started yet. */
+static void faults_until_the_restart_belong_to_the_same_loss(void **state)
+{
+	(void)state;
+	const struct goodput_faults f = only(SHOWS_CLOSED, 16, 10, 0);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_result r;
+	s.seconds = day;
+	s.costs.end = 300;
+	s.rules.restarts = 1;
+	goodput_run(&s, 3, &r);
+	assert_true(r.all_faults > 5000);
+	assert_int_equal(r.restarts, 1);
+	check_sums(&s, &r);
+}
+
+/* --- Nodes that have several faults ------------------------------------------------------------- */
+
+static void a_node_with_many_faults_is_not_used_any_more(void **state)
+{
+	(void)state;
+	struct goodput_faults f = only(SHOWS_CLOSED, 16, 20 * hour, 0);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_result r;
+	s.seconds = 100 * day;
+	s.rules.shrinks = false;
+	s.rules.exclude_after = 1;
+	goodput_run(&s, 3, &r);
+	assert_int_equal(r.excluded + r.replaced, 0); /* the fault is not its own */
+	f.of[0].blames = true;
+	goodput_run(&s, 3, &r);
+	assert_true(r.restarts > 80);
+	assert_int_equal(r.excluded, r.all_faults);
+	/* After four spares, the fifth node stays: none is left, so that the others can be used again. */
+	assert_int_equal(r.replaced, r.excluded - r.excluded / 5);
+	assert_int_equal(r.waited, 0);
+	check_sums(&s, &r);
+	/* Replicas are left out before nodes are used again. */
+	s.rules.shrinks = true;
+	s.rules.regrows = false;
+	goodput_run(&s, 3, &r);
+	assert_int_equal(r.shrunk, 3);
+	assert_true(r.parts[GOODPUT_LOWER] > 0);
+	check_sums(&s, &r);
+	s.rules.exclude_after = 0;
+	goodput_run(&s, 3, &r);
+	assert_int_equal(r.excluded + r.replaced, 0);
+	/* The last node is never excluded. */
+	s.nodes = s.replicas = 1;
+	s.spares = 0;
+	s.rules.exclude_after = 1;
+	goodput_run(&s, 3, &r);
+	assert_true(r.all_faults > 0);
+	assert_int_equal(r.excluded, 0);
+}
+
+static void faults_of_a_node_are_forgotten_after_a_day(void **state)
+{
+	(void)state;
+	struct goodput_faults f = only(SHOWS_CLOSED, 16, 5 * hour, 0);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_sum sum;
+	f.of[0].blames = true;
+	s.seconds = 200 * day;
+	s.rules.shrinks = false;
+	s.rules.exclude_after = 2;
+	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 50, 1 }, &sum, NULL), 0);
+	/* A node has a fault in 80 hours. The share of those that come within a day of another one, of a node
+	 * that was not excluded by that one: */
+	double within = 1 - exp(-24.0 / 80), share = within / (1 + within);
+	assert_float_equal(sum.excluded / sum.all_faults, share, 0.01);
+}
+
+static void a_node_that_was_away_keeps_its_faults(void **state)
+{
+	(void)state;
+	struct goodput_faults f = only(SHOWS_SILENT, 1, 2 * hour, 60);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_result r;
+	f.of[0].blames = true;
+	s.nodes = s.replicas = s.spares = 1;
+	s.rules.exclude_after = 2;
+	goodput_run(&s, 3, &r);
+	/* Two nodes take turns. A node's second fault excludes it, unless it is the last one. */
+	assert_in_range(r.excluded, r.all_faults / 4, r.all_faults / 2);
+	check_sums(&s, &r);
+	/* A person, who starts another supervisor, forgets them. */
+	s.rules.restarts = 0;
+	goodput_run(&s, 3, &r);
+	assert_int_equal(r.excluded, 0);
+	assert_true(r.people > 50);
+}
+
+/* ------------------------------------------------------------------------------------------------ */
+
 static void the_same_seed_gives_the_same_faults(void **state)
 {
 	(void)state;
@@ -388,6 +569,7 @@ static void the_parts_add_up_whatever_happens(void **state)
 		random_init(&r, seed, 1);
 		for (int i = 0; i < f.n; i++)
 			f.of[i].rate = exp(random_between(&r, -25, -9));
+		f.of[0].blames = random_chance(&r, 0.5);
 		for (int i = 0; i < GOODPUT_COST_COUNT; i++)
 			*goodput_cost(&s.costs, i) *= exp(random_between(&r, -3, 3));
 		s.nodes = 1 + random_below(&r, 40);
@@ -402,12 +584,16 @@ static void the_parts_add_up_whatever_happens(void **state)
 		s.rules.requeues = random_chance(&r, 0.5);
 		s.rules.leaves_slow = random_chance(&r, 0.5);
 		s.rules.restarts = random_below(&r, 30) - 1;
+		s.rules.futile = random_below(&r, 4);
+		s.rules.backoff = random_below(&r, 3);
+		s.rules.exclude_after = random_below(&r, 3);
 		s.rules.every = random_below(&r, 300);
 		s.rules.copy_every = random_below(&r, 20);
 		goodput_run(&s, seed, &out);
 		if (out.endless)
 			continue;
 		check_sums(&s, &out);
+		check_timeline(&s, seed, &out);
 		if (s.seconds <= 0)
 			assert_int_equal(out.steps, s.steps);
 	}
@@ -515,6 +701,12 @@ int main(void)
 		cmocka_unit_test(too_few_faults_give_no_advice),
 		cmocka_unit_test(low_and_high_leave_out_a_tenth_of_the_runs),
 		cmocka_unit_test(too_many_faults_are_refused),
+		cmocka_unit_test(restarts_without_progress_wait_longer_each_time),
+		cmocka_unit_test(too_many_restarts_without_progress_wait_for_a_person),
+		cmocka_unit_test(faults_until_the_restart_belong_to_the_same_loss),
+		cmocka_unit_test(a_node_with_many_faults_is_not_used_any_more),
+		cmocka_unit_test(faults_of_a_node_are_forgotten_after_a_day),
+		cmocka_unit_test(a_node_that_was_away_keeps_its_faults),
 		cmocka_unit_test(the_same_seed_gives_the_same_faults),
 		cmocka_unit_test(the_parts_add_up_whatever_happens),
 		cmocka_unit_test(a_run_that_loses_more_than_it_does_has_no_end),
