@@ -1,3 +1,4 @@
+#include "base/file.h"
 #include "launcher/cli/command.h"
 #include "launcher/cli/fit_nodes.h"
 #include "launcher/cli/output.h"
@@ -16,7 +17,8 @@ static const char help[] =
 	"\n"
 	"SYNOPSIS\n"
 	"  muster simulate [--cluster SPEC] [--days DAYS] [--faults LIST] [--costs COSTS]\n"
-	"                  [--runs N] [--seed N] [--json] JOB.ini [section.key=value …]\n"
+	"                  [--runs N] [--seed N] [--svg FILE] [--json] JOB.ini\n"
+	"                  [section.key=value …]\n"
 	"  muster simulate --show-faults LIST\n"
 	"\n"
 	"DESCRIPTION\n"
@@ -45,6 +47,10 @@ static const char help[] =
 	"  --runs N            runs to simulate for each figure; 100 by default\n"
 	"  --seed N            of the first run; the same seed gives the same faults. 1 by "
 	"default\n"
+	"  --svg FILE          also draw the first run into FILE, for slides: where its time went, "
+	"its\n"
+	"                      faults, and the other launchers; your umask decides who may read "
+	"it\n"
 	"  --json              print everything as JSON\n"
 	"\n"
 	"COSTS\n";
@@ -52,14 +58,16 @@ static const char help[] =
 static const char help_end[] =
 	"\n"
 	"EXAMPLES\n"
-	"  muster simulate llama-405b.ini --days 54\n"
+	"  muster simulate llama-405b.ini --days 54 --svg llama.svg\n"
 	"  muster simulate llama-70b.ini slurm.spares=2 checkpoint.every=50\n"
 	"  muster simulate --show-faults llama3 >ours.json\n"
 	"  muster simulate --faults ours.json --costs load=300 job.ini\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0  simulated\n"
-	"  1  the answer cannot be written\n"
+	"  1  the answer, or the drawing, cannot be written, or a run would not end, so that "
+	"there\n"
+	"     is none\n"
 	"  2  usage, job file, or list of faults\n"
 	"  3  the machine cannot hold the job\n";
 
@@ -82,7 +90,7 @@ enum { RUNS_MOST = 100000 };
 static const double days_most = 36525; /* a hundred years */
 
 struct words {
-	const char *cluster, *days, *faults, *costs, *runs, *seed;
+	const char *cluster, *days, *faults, *costs, *runs, *seed, *svg;
 	bool json;
 };
 
@@ -137,6 +145,15 @@ static int simulate(const struct words *w, const struct deployment *d,
 		       : 0;
 }
 
+static int write_svg(const struct goodput_report *r, const char *path, struct err *e)
+{
+	struct buf text = BUF_INIT;
+	int rc = goodput_report_svg(r, &text, e) ? err_prefix(e, "%s", path)
+						 : file_publish(path, text.data, text.len, e);
+	buf_fini(&text);
+	return rc;
+}
+
 static int print_report(const struct goodput_report *r, bool json)
 {
 	struct buf text = BUF_INIT;
@@ -165,7 +182,7 @@ static int simulate_on(const struct words *w, const struct job *job, struct clus
 	} else if (!command_fit_nodes(job, cluster, spares, &d, &e)) {
 		r->job = job->job.name;
 		r->cluster = spec;
-		if (!simulate(w, d, faults, r, &e))
+		if (!simulate(w, d, faults, r, &e) && (!w->svg || !write_svg(r, w->svg, &e)))
 			status = print_report(r, w->json);
 	}
 	if (e.code != ERR_NONE)
@@ -191,10 +208,15 @@ int cmd_simulate(int argc, char **argv)
 {
 	struct words w = { .faults = "llama3" };
 	const struct command_option options[] = {
-		{ "--cluster", NULL, &w.cluster }, { "--days", NULL, &w.days },
-		{ "--faults", NULL, &w.faults },   { "--costs", NULL, &w.costs },
-		{ "--runs", NULL, &w.runs },       { "--seed", NULL, &w.seed },
-		{ "--json", &w.json, NULL },       { NULL, NULL, NULL },
+		{ "--cluster", NULL, &w.cluster },
+		{ "--days", NULL, &w.days },
+		{ "--faults", NULL, &w.faults },
+		{ "--costs", NULL, &w.costs },
+		{ "--runs", NULL, &w.runs },
+		{ "--seed", NULL, &w.seed },
+		{ "--svg", NULL, &w.svg },
+		{ "--json", &w.json, NULL },
+		{ NULL, NULL, NULL },
 	};
 	static struct job job; /* too large for a small stack */
 	static struct goodput_faults faults;

@@ -44,5 +44,8 @@ int goodput_report_make(struct goodput_report *r, struct err *e);
 void goodput_report_close(struct goodput_report *r);
 void goodput_report_print(const struct goodput_report *r, struct buf *out);
 json_t *goodput_report_json(const struct goodput_report *r); /* a new reference */
+/* Appends a complete SVG document, which is well-formed for any names. ERR_UNSUPPORTED: a run would not end.
+ * ERR_NOMEM. */
+int goodput_report_svg(const struct goodput_report *r, struct buf *out, struct err *e);
 
 #endif
