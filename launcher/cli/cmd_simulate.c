@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "base/file.h"
 #include "launcher/cli/command.h"
 #include "launcher/cli/fit_nodes.h"
@@ -6,11 +7,14 @@
 #include "launcher/goodput/report.h"
 #include "launcher/job_cluster.h"
 #include "launcher/status.h"
+#include "launcher/supervise/terminal.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char help[] =
 	"muster simulate — predict how a job fares on a cluster whose parts fail\n"
@@ -132,6 +136,42 @@ static int read_options(const struct words *w, struct goodput_report *r, struct 
 	return 0;
 }
 
+/* --- Progress ------------------------------------------------------------------------------- */
+
+/* A line on a terminal for people who wait longer than a second. */
+static const double waits_s = 1, shows_s = 0.1;
+
+struct progress {
+	double next; /* time of the next line */
+	bool shown;
+};
+
+static void show_progress(const struct goodput_watch *w)
+{
+	struct progress *p = w->arg;
+	double now = clock_s();
+	if (now < p->next)
+		return;
+	p->next = now + shows_s;
+	p->shown = true;
+	fprintf(stderr, "\rsimulating: %3.0f %% of %" PRId64 " runs",
+		100.0 * (double)w->done / (double)w->all, w->all);
+}
+
+static int make_report(struct goodput_report *r, struct err *e)
+{
+	struct progress p = { .next = clock_s() + waits_s };
+	struct goodput_watch watch = { .show = show_progress, .arg = &p };
+	struct terminal_options t = { 0 };
+	supervise_terminal_detect(STDERR_FILENO, &t);
+	r->plan.watch = t.live ? &watch : NULL;
+	int rc = goodput_report_make(r, e);
+	r->plan.watch = NULL;
+	if (p.shown)
+		fputs("\r\033[K", stderr); /* the answer begins on an empty line */
+	return rc;
+}
+
 /* --- The simulation ------------------------------------------------------------------------- */
 
 static int simulate(const struct words *w, const struct deployment *d,
@@ -139,8 +179,7 @@ static int simulate(const struct words *w, const struct deployment *d,
 {
 	goodput_setup_of(d, faults, &r->setup);
 	r->devices = d->plan.world;
-	return read_options(w, r, e) || set_costs(w->costs, &r->setup.costs, e) ||
-			       goodput_report_make(r, e)
+	return read_options(w, r, e) || set_costs(w->costs, &r->setup.costs, e) || make_report(r, e)
 		       ? -1
 		       : 0;
 }

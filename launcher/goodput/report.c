@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* Costs, and limits after faults, that change less of the time than this are left out. */
 static const double shown = 5e-5;
@@ -176,7 +177,7 @@ static int add_launchers(struct goodput_report *r, struct err *e)
 static int add_timeline(struct goodput_report *r, struct err *e)
 {
 	struct goodput_result again;
-	if (!(r->setup.seconds > 0))
+	if (!(r->setup.seconds > 0) || (r->plan.watch && r->plan.watch->counts))
 		return 0;
 	if (goodput_timeline_open(&r->first, r->setup.seconds / GOODPUT_SLICES, GOODPUT_SLICES, 0,
 				  e))
@@ -185,7 +186,7 @@ static int add_timeline(struct goodput_report *r, struct err *e)
 	return 0;
 }
 
-int goodput_report_make(struct goodput_report *r, struct err *e)
+static int make(struct goodput_report *r, struct err *e)
 {
 	if (goodput_sum(&r->setup, &r->plan, &r->sum, e))
 		return -1;
@@ -196,6 +197,25 @@ int goodput_report_make(struct goodput_report *r, struct err *e)
 			       goodput_advise(&r->setup, &r->plan, &r->advice, e)
 		       ? -1
 		       : 0;
+}
+
+/* How many runs the report needs does not depend on what they say. */
+static int count_runs(const struct goodput_report *r, struct err *e)
+{
+	struct goodput_report *dry = malloc(sizeof *dry);
+	if (!dry)
+		return err_set(e, ERR_NOMEM, "no memory for a report");
+	*dry = *r;
+	r->plan.watch->counts = true;
+	int rc = make(dry, e);
+	r->plan.watch->counts = false;
+	free(dry);
+	return rc;
+}
+
+int goodput_report_make(struct goodput_report *r, struct err *e)
+{
+	return (r->plan.watch && count_runs(r, e)) || make(r, e) ? -1 : 0;
 }
 
 void goodput_report_close(struct goodput_report *r)

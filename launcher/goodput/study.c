@@ -59,13 +59,25 @@ static int too_many(int done, const struct goodput_plan *p, struct err *e)
 		done, p->runs, GOODPUT_SUM_MOST);
 }
 
+static void tell(struct goodput_watch *w)
+{
+	if (!w)
+		return;
+	w->done++;
+	w->show(w);
+}
+
 int goodput_sum(const struct goodput_setup *s, const struct goodput_plan *p,
 		struct goodput_sum *out, struct err *e)
 {
+	*out = (struct goodput_sum){ 0 };
+	if (p->watch && p->watch->counts) {
+		p->watch->all += p->runs;
+		return 0;
+	}
 	double *shares = calloc((size_t)p->runs, sizeof *shares);
 	int64_t drawn = 0;
 	int n = 0, rc = 0;
-	*out = (struct goodput_sum){ 0 };
 	if (!shares)
 		return err_set(e, ERR_NOMEM, "no memory to simulate %d runs", p->runs);
 	for (; n < p->runs && !out->endless && !rc; n++) {
@@ -77,6 +89,7 @@ int goodput_sum(const struct goodput_setup *s, const struct goodput_plan *p,
 		out->first = n ? out->first : r;
 		drawn += r.drawn;
 		rc = drawn > GOODPUT_SUM_MOST ? too_many(n + 1, p, e) : 0;
+		tell(p->watch);
 	}
 	out->runs = n;
 	scale(out, 1.0 / n);

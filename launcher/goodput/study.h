@@ -20,9 +20,19 @@ struct goodput_sum {
 	struct goodput_result first;
 };
 
+/* For people who wait. `show` is called after each run. counts: nothing is simulated; the runs are added to `all`,
+ * and the sums are 0. */
+struct goodput_watch {
+	void (*show)(const struct goodput_watch *w);
+	void *arg;
+	int64_t done, all; /* runs */
+	bool counts;
+};
+
 struct goodput_plan { /* how often, and from where on, it is simulated */
 	int runs;
-	uint64_t seed; /* of the first run; the next ones follow */
+	uint64_t seed;               /* of the first run; the next ones follow */
+	struct goodput_watch *watch; /* NULL: nobody waits */
 };
 
 /* ERR_NOMEM. ERR_USAGE: the runs have more than GOODPUT_SUM_MOST faults. A run that does not end is the last one,

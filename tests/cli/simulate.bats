@@ -157,6 +157,23 @@ setup() {
 	[[ $status -ne 0 && $output == "muster: $BATS_TEST_TMPDIR/nowhere/run.svg: cannot create a file in its folder: "* ]]
 }
 
+@test "who waits for longer than a second on a terminal sees how far it is" {
+	command -v script >/dev/null || skip "script is not installed"
+	show() { # TERM WORD...: prints what a terminal on stderr gets
+		local term=$1
+		shift
+		TERM=$term script -qec "$(printf '%q ' "$MUSTER" simulate "$llama" --days 54 "$@") >/dev/null" /dev/null
+	}
+	out=$(show xterm --runs 250)
+	printf '%q\n' "$out" | head -c 400
+	[[ $out =~ ^$'\r'"simulating: "+[0-9]+" % of "[0-9]+" runs"$'\r' && $out == *$'\r\e[K' ]]
+	[[ -z $(tr '\r' '\n' <<<"$out" | grep -v -e '^simulating: *[0-9]* % of [0-9]* runs$' -e $'^\e\[K$' -e '^$') ]]
+	# Not for short waits, other terminals and files.
+	[[ -z $(show xterm --runs 1) && -z $(show dumb --runs 250) ]]
+	run --separate-stderr "$MUSTER" simulate "$llama" --days 54 --runs 250
+	[[ -z $stderr ]]
+}
+
 @test "mistakes are named, with a remedy" {
 	printf '{"faults": [{"name": "a", "per_node_year": 1, "shows": "fire", "node_out_h": 0}]}' >"$BATS_TEST_TMPDIR/bad.json"
 	for case in "--days 0|--days 0: write a number from 0.001 to 36525" "--runs 1.5|--runs 1.5: write a whole number from 1 to" \

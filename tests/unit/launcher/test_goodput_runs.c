@@ -1,6 +1,7 @@
 /* Tests the simulated runs of `muster simulate`, and what many of them say, against what can be computed, and what must
  * hold for all. */
 #include "base/random.h"
+#include "launcher/goodput/report.h"
 #include "launcher/goodput/study.h"
 #include "launcher/goodput/timeline.h"
 #include "plan/cost/train_time.h"
@@ -10,6 +11,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -102,7 +104,8 @@ static void the_mean_is_that_of_dalys_formula(void **state)
 					   .restart = s.costs.end + s.costs.respawn + s.costs.load,
 					   .mtbf = hour };
 	cost_train_expect(&costs, s.steps, s.rules.every, &expected);
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 3000, 1 }, &sum, NULL), 0);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 3000, .seed = 1 }, &sum, NULL), 0);
 	/* The first start is not in the formula. */
 	assert_float_equal((sum.seconds - s.costs.respawn) / expected.total, 1, 0.005);
 	assert_float_equal(sum.all_faults / expected.failures, 1, 0.02);
@@ -139,7 +142,8 @@ static void without_copies_a_loss_goes_back_to_the_checkpoint(void **state)
 	struct goodput_setup s = make_setup(&f);
 	struct goodput_sum sum;
 	s.rules.copy_every = 0;
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 500, 1 }, &sum, NULL), 0);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 500, .seed = 1 }, &sum, NULL), 0);
 	assert_true(sum.from_copies == 0);
 	/* On average half of the interval, and the time to write. */
 	assert_float_equal(sum.parts[GOODPUT_LOST] / sum.restarts, 100 + 20, 4);
@@ -151,7 +155,8 @@ static void wrong_numbers_go_back_to_before_they_began(void **state)
 	const struct goodput_faults f = only(SHOWS_NUMBERS, 16, 20 * hour, 0);
 	const struct goodput_setup s = make_setup(&f);
 	struct goodput_sum sum;
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 500, 1 }, &sum, NULL), 0);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 500, .seed = 1 }, &sum, NULL), 0);
 	assert_true(sum.from_copies == 0);
 	assert_float_equal(sum.parts[GOODPUT_LOST] / sum.restarts, 100 + 20 + 30, 4);
 }
@@ -276,9 +281,11 @@ static void copies_and_checkpoints_count_once_they_are_done(void **state)
 	struct goodput_setup s = make_setup(&f);
 	struct goodput_sum soon, late;
 	s.rules.every = 0;
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 300, 1 }, &soon, NULL), 0);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 300, .seed = 1 }, &soon, NULL), 0);
 	s.costs.copy += 40;
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 300, 1 }, &late, NULL), 0);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 300, .seed = 1 }, &late, NULL), 0);
 	assert_float_equal((late.parts[GOODPUT_LOST] - soon.parts[GOODPUT_LOST]) / late.restarts,
 			   40, 2);
 }
@@ -465,7 +472,8 @@ static void faults_of_a_node_are_forgotten_after_a_day(void **state)
 	s.seconds = 200 * day;
 	s.rules.shrinks = false;
 	s.rules.exclude_after = 2;
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 50, 1 }, &sum, NULL), 0);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 50, .seed = 1 }, &sum, NULL), 0);
 	/* A node has a fault in 80 hours. The share of those that come within a day of another one, of a node
 	 * that was not excluded by that one: */
 	double within = 1 - exp(-24.0 / 80), share = within / (1 + within);
@@ -618,7 +626,7 @@ static void the_best_interval_is_as_good_as_dalys(void **state)
 	(void)state;
 	const struct goodput_faults f = only(SHOWS_CLOSED, 16, 6 * hour, 0);
 	struct goodput_setup s = make_setup(&f);
-	const struct goodput_plan p = { 200, 1 };
+	const struct goodput_plan p = { .runs = 200, .seed = 1 };
 	struct goodput_advice best;
 	struct goodput_sum daly;
 	s.costs.snapshot = 5;
@@ -642,7 +650,8 @@ static void too_few_faults_give_no_advice(void **state)
 	const struct goodput_faults f = only(SHOWS_CLOSED, 16, 3000 * day, 0);
 	const struct goodput_setup s = make_setup(&f);
 	struct goodput_advice best;
-	assert_int_equal(goodput_advise(&s, &(struct goodput_plan){ 5, 1 }, &best, NULL), 0);
+	assert_int_equal(
+		goodput_advise(&s, &(struct goodput_plan){ .runs = 5, .seed = 1 }, &best, NULL), 0);
 	assert_false(best.known);
 }
 
@@ -654,7 +663,8 @@ static void low_and_high_leave_out_a_tenth_of_the_runs(void **state)
 	struct goodput_sum sum;
 	int below = 0, above = 0;
 	s.rules.copy_every = 0;
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 101, 1 }, &sum, NULL), 0);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 101, .seed = 1 }, &sum, NULL), 0);
 	for (uint64_t seed = 1; seed <= 101; seed++) {
 		struct goodput_result r;
 		goodput_run(&s, seed, &r);
@@ -673,9 +683,42 @@ static void too_many_faults_are_refused(void **state)
 	struct goodput_sum sum;
 	struct err e = ERR_INIT;
 	s.seconds = 300 * day;
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 100, 1 }, &sum, &e), -1);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 100, .seed = 1 }, &sum, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	assert_non_null(strstr(e.text, "give fewer --runs"));
+}
+
+static void note_done(const struct goodput_watch *w)
+{
+	*(int64_t *)w->arg = w->done;
+}
+
+/* A line of progress shows the share of all runs. */
+static void the_number_of_runs_is_known_before(void **state)
+{
+	(void)state;
+	struct goodput_faults f = only(SHOWS_CLOSED, 16, 20 * hour, 0);
+	struct goodput_report *r = calloc(1, sizeof *r);
+	f.of[0].blames = true;
+	for (int i = 0; i < 4; i++) {
+		int64_t told = 0;
+		struct goodput_watch w = { .show = note_done, .arg = &told };
+		*r = (struct goodput_report){ .job = "job",
+					      .cluster = "cluster",
+					      .setup = make_setup(&f),
+					      .plan = { .runs = 3, .seed = 1, .watch = &w } };
+		r->setup.seconds = i & 1 ? 10 * day : 0;
+		r->setup.steps = 10000;
+		r->setup.rules.copy_every = i & 2 ? 5 : 0;
+		r->setup.rules.exclude_after = 2;
+		assert_int_equal(goodput_report_make(r, NULL), 0);
+		assert_true(w.all > 300);
+		assert_int_equal(w.done, w.all);
+		assert_int_equal(told, w.all);
+		goodput_report_close(r);
+	}
+	free(r);
 }
 
 int main(void)
@@ -701,6 +744,7 @@ int main(void)
 		cmocka_unit_test(too_few_faults_give_no_advice),
 		cmocka_unit_test(low_and_high_leave_out_a_tenth_of_the_runs),
 		cmocka_unit_test(too_many_faults_are_refused),
+		cmocka_unit_test(the_number_of_runs_is_known_before),
 		cmocka_unit_test(restarts_without_progress_wait_longer_each_time),
 		cmocka_unit_test(too_many_restarts_without_progress_wait_for_a_person),
 		cmocka_unit_test(faults_until_the_restart_belong_to_the_same_loss),

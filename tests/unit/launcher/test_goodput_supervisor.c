@@ -104,7 +104,8 @@ static double predict(double fault_s, int64_t every, double restart_s)
 		.faults = &faults,
 	};
 	struct goodput_sum sum;
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 50, 1 }, &sum, NULL), 0);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 50, .seed = 1 }, &sum, NULL), 0);
 	return sum.effective;
 }
 
@@ -194,7 +195,9 @@ static void the_model_gives_up_when_the_supervisor_does(void **state)
 		const struct goodput_setup s = setup_of(&faults);
 		struct goodput_sum sum;
 		struct ends is = mean_ends(200);
-		assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 1000, 1 }, &sum, NULL), 0);
+		assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ .runs = 1000, .seed = 1 },
+					     &sum, NULL),
+				 0);
 		double predicted = s.seconds - sum.parts[GOODPUT_PERSON];
 		print_message(
 			"a fault in %g s, max_futile = %lld, backoff %g s: gave up after %.1f s "
@@ -238,7 +241,9 @@ static void the_model_excludes_nodes_as_the_supervisor_does(void **state)
 			spare += (double)r.decisions[RECOVERY_SPARE] / RUNS;
 			shrunk += (double)r.decisions[RECOVERY_DP] / RUNS;
 		}
-		assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 100, 1 }, &sum, NULL), 0);
+		assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ .runs = 100, .seed = 1 },
+					     &sum, NULL),
+				 0);
 		print_message(
 			"%.1f nodes were replaced and %.1f left out, predicted %.1f and %.1f\n",
 			spare, shrunk, sum.replaced, sum.shrunk);
