@@ -1,3 +1,5 @@
+#include "base/clock.h"
+#include "base/file.h"
 #include "launcher/cli/command.h"
 #include "launcher/cli/fit_nodes.h"
 #include "launcher/cli/output.h"
@@ -5,18 +7,22 @@
 #include "launcher/goodput/report.h"
 #include "launcher/job_cluster.h"
 #include "launcher/status.h"
+#include "launcher/supervise/terminal.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char help[] =
 	"muster simulate — predict how a job fares on a cluster whose parts fail\n"
 	"\n"
 	"SYNOPSIS\n"
 	"  muster simulate [--cluster SPEC] [--days DAYS] [--faults LIST] [--costs COSTS]\n"
-	"                  [--runs N] [--seed N] [--json] JOB.ini [section.key=value …]\n"
+	"                  [--runs N] [--seed N] [--svg FILE] [--json] JOB.ini\n"
+	"                  [section.key=value …]\n"
 	"  muster simulate --show-faults LIST\n"
 	"\n"
 	"DESCRIPTION\n"
@@ -45,6 +51,10 @@ static const char help[] =
 	"  --runs N            runs to simulate for each figure; 100 by default\n"
 	"  --seed N            of the first run; the same seed gives the same faults. 1 by "
 	"default\n"
+	"  --svg FILE          also draw the first run into FILE, for slides: where its time went, "
+	"its\n"
+	"                      faults, and the other launchers; your umask decides who may read "
+	"it\n"
 	"  --json              print everything as JSON\n"
 	"\n"
 	"COSTS\n";
@@ -52,14 +62,16 @@ static const char help[] =
 static const char help_end[] =
 	"\n"
 	"EXAMPLES\n"
-	"  muster simulate llama-405b.ini --days 54\n"
+	"  muster simulate llama-405b.ini --days 54 --svg llama.svg\n"
 	"  muster simulate llama-70b.ini slurm.spares=2 checkpoint.every=50\n"
 	"  muster simulate --show-faults llama3 >ours.json\n"
 	"  muster simulate --faults ours.json --costs load=300 job.ini\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0  simulated\n"
-	"  1  the answer cannot be written\n"
+	"  1  the answer, or the drawing, cannot be written, or a run would not end, so that "
+	"there\n"
+	"     is none\n"
 	"  2  usage, job file, or list of faults\n"
 	"  3  the machine cannot hold the job\n";
 
@@ -82,7 +94,7 @@ enum { RUNS_MOST = 100000 };
 static const double days_most = 36525; /* a hundred years */
 
 struct words {
-	const char *cluster, *days, *faults, *costs, *runs, *seed;
+	const char *cluster, *days, *faults, *costs, *runs, *seed, *svg;
 	bool json;
 };
 
@@ -124,6 +136,42 @@ static int read_options(const struct words *w, struct goodput_report *r, struct 
 	return 0;
 }
 
+/* --- Progress ------------------------------------------------------------------------------- */
+
+/* A line on a terminal for people who wait longer than a second. */
+static const double waits_s = 1, shows_s = 0.1;
+
+struct progress {
+	double next; /* time of the next line */
+	bool shown;
+};
+
+static void show_progress(const struct goodput_watch *w)
+{
+	struct progress *p = w->arg;
+	double now = clock_s();
+	if (now < p->next)
+		return;
+	p->next = now + shows_s;
+	p->shown = true;
+	fprintf(stderr, "\rsimulating: %3.0f %% of %" PRId64 " runs",
+		100.0 * (double)w->done / (double)w->all, w->all);
+}
+
+static int make_report(struct goodput_report *r, struct err *e)
+{
+	struct progress p = { .next = clock_s() + waits_s };
+	struct goodput_watch watch = { .show = show_progress, .arg = &p };
+	struct terminal_options t = { 0 };
+	supervise_terminal_detect(STDERR_FILENO, &t);
+	r->plan.watch = t.live ? &watch : NULL;
+	int rc = goodput_report_make(r, e);
+	r->plan.watch = NULL;
+	if (p.shown)
+		fputs("\r\033[K", stderr); /* the answer begins on an empty line */
+	return rc;
+}
+
 /* --- The simulation ------------------------------------------------------------------------- */
 
 static int simulate(const struct words *w, const struct deployment *d,
@@ -131,10 +179,18 @@ static int simulate(const struct words *w, const struct deployment *d,
 {
 	goodput_setup_of(d, faults, &r->setup);
 	r->devices = d->plan.world;
-	return read_options(w, r, e) || set_costs(w->costs, &r->setup.costs, e) ||
-			       goodput_report_make(r, e)
+	return read_options(w, r, e) || set_costs(w->costs, &r->setup.costs, e) || make_report(r, e)
 		       ? -1
 		       : 0;
+}
+
+static int write_svg(const struct goodput_report *r, const char *path, struct err *e)
+{
+	struct buf text = BUF_INIT;
+	int rc = goodput_report_svg(r, &text, e) ? err_prefix(e, "%s", path)
+						 : file_publish(path, text.data, text.len, e);
+	buf_fini(&text);
+	return rc;
 }
 
 static int print_report(const struct goodput_report *r, bool json)
@@ -165,13 +221,15 @@ static int simulate_on(const struct words *w, const struct job *job, struct clus
 	} else if (!command_fit_nodes(job, cluster, spares, &d, &e)) {
 		r->job = job->job.name;
 		r->cluster = spec;
-		if (!simulate(w, d, faults, r, &e))
+		if (!simulate(w, d, faults, r, &e) && (!w->svg || !write_svg(r, w->svg, &e)))
 			status = print_report(r, w->json);
 	}
 	if (e.code != ERR_NONE)
 		status = command_fail(&e);
 	launcher_deployment_free(d);
 	json_decref(spares);
+	if (r)
+		goodput_report_close(r);
 	free(r);
 	return status;
 }
@@ -189,10 +247,15 @@ int cmd_simulate(int argc, char **argv)
 {
 	struct words w = { .faults = "llama3" };
 	const struct command_option options[] = {
-		{ "--cluster", NULL, &w.cluster }, { "--days", NULL, &w.days },
-		{ "--faults", NULL, &w.faults },   { "--costs", NULL, &w.costs },
-		{ "--runs", NULL, &w.runs },       { "--seed", NULL, &w.seed },
-		{ "--json", &w.json, NULL },       { NULL, NULL, NULL },
+		{ "--cluster", NULL, &w.cluster },
+		{ "--days", NULL, &w.days },
+		{ "--faults", NULL, &w.faults },
+		{ "--costs", NULL, &w.costs },
+		{ "--runs", NULL, &w.runs },
+		{ "--seed", NULL, &w.seed },
+		{ "--svg", NULL, &w.svg },
+		{ "--json", &w.json, NULL },
+		{ NULL, NULL, NULL },
 	};
 	static struct job job; /* too large for a small stack */
 	static struct goodput_faults faults;

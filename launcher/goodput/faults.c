@@ -77,6 +77,14 @@ double goodput_faults_rate(const struct goodput_faults *f)
 	return sum;
 }
 
+/* What the supervisor holds against the node (launcher/supervise/faults.c), if the list does not say it. */
+static bool usually_blames(enum goodput_shows shows, double node_out)
+{
+	return shows == SHOWS_CLOSED
+		       ? node_out > 0
+		       : shows == SHOWS_SILENT || shows == SHOWS_HANG || shows == SHOWS_NUMBERS;
+}
+
 static void build(int list, struct goodput_faults *out)
 {
 	double day = lists[list].per_node_day,
@@ -91,6 +99,7 @@ static void build(int list, struct goodput_faults *out)
 		f->shows = llama3[i].shows;
 		f->node_out = 3600 * llama3[i].node_out_h;
 		f->slowdown = usual_slowdown;
+		f->blames = usually_blames(f->shows, f->node_out);
 	}
 }
 
@@ -139,7 +148,10 @@ static int read_fault(const json_t *item, struct goodput_fault *out, struct err 
 		return err_set(e, ERR_USAGE, "slowdown must be above 1, and at most 1000");
 	out->rate = f.per_node_year / year_s;
 	out->node_out = 3600 * f.node_out_h;
-	return read_shows(f.shows, &out->shows, e);
+	if (read_shows(f.shows, &out->shows, e))
+		return -1;
+	out->blames = f.has_blames_node ? f.blames_node : usually_blames(out->shows, out->node_out);
+	return 0;
 }
 
 static int read_list(const json_t *doc, const char *name, struct goodput_faults *out, struct err *e)
@@ -215,6 +227,8 @@ json_t *goodput_faults_json(const struct goodput_faults *f)
 			.node_out_h = k->node_out / 3600,
 			.has_slowdown = k->shows == SHOWS_SLOW,
 			.slowdown = k->slowdown,
+			.has_blames_node = k->shows != SHOWS_SLOW && k->shows != SHOWS_PLANNED,
+			.blames_node = k->blames,
 			.has_doc = k->doc[0],
 			.doc = k->doc,
 		};

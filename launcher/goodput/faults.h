@@ -18,6 +18,10 @@
  *                                   { "name": "hot", "per_node_year": 0.02, "shows": "slow",
  *                                     "slowdown": 1.3, "node_out_h": 24 }, … ] }
  *
+ * The supervisor blames a node for a device that fails, a crash, a hang, a silence and wrong numbers, but not for
+ * an error that a process reports. So a fault that closes a process counts against its node if the node needs a
+ * repair or a reset; "blames_node" says something else.
+ *
  * Faults of a kind come at random, independently of each other (a Poisson process), on each node that
  * the run uses.
  */
@@ -57,6 +61,9 @@ const char *goodput_shows_word(enum goodput_shows s);
 	  "hours until its node can be used again; 0: it can at once") \
 	F(slowdown, NUMBER, OPTIONAL, \
 	  "slow: how many times longer a step takes; 1.3 if it is absent") \
+	F(blames_node, FLAG, OPTIONAL, \
+	  "whether it counts as a fault of its node (restart.exclude_after); if it is absent: " \
+	  "closed does if node_out_h is above 0, silent, hang and numbers do") \
 	F(doc, LINE, OPTIONAL, "what it is, for people")
 
 struct goodput_fault_fields {
@@ -71,6 +78,7 @@ struct goodput_fault {
 	enum goodput_shows shows;
 	double node_out; /* seconds */
 	double slowdown; /* SHOWS_SLOW: above 1 */
+	bool blames;     /* it counts as a fault of its node */
 };
 
 struct goodput_faults {

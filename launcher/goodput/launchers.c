@@ -55,6 +55,8 @@ void goodput_launch_by(int launcher, struct goodput_setup *s)
 	s->rules.warm = launchers[launcher].warm;
 	s->rules.keeps = launchers[launcher].keeps;
 	s->rules.shrinks = s->rules.leaves_slow = false;
+	s->rules.futile = s->rules.exclude_after = 0;
+	s->rules.backoff = 0;
 	if (!launchers[launcher].copies)
 		s->rules.copy_every = 0;
 }
@@ -94,6 +96,9 @@ void goodput_setup_of(const struct deployment *d, const struct goodput_faults *f
 		.regrows = job->restart.regrow != REGROW_NO,
 		.requeues = job->slurm.requeue,
 		.restarts = job->restart.max_restarts,
+		.futile = job->restart.max_futile,
+		.backoff = job->restart.backoff,
+		.exclude_after = job->restart.exclude_after,
 		.patience = job->restart.patience,
 		.every = job->checkpoint.every,
 		.copy_every = copy_every(job, &out->costs, out->nodes),

@@ -13,7 +13,8 @@
  * None of the others looks for slow nodes in order to leave them. Wrong numbers are found as by muster, although
  * none of the others looks for them either. Each has its own time to see a fault and to start; the costs of
  * checkpoints, of communicators and of people are those of the setup, as are spares, requeueing and patience.
- * torchrun can also shrink (--nnodes=MIN:MAX), which is not simulated.
+ * torchrun can also shrink (--nnodes=MIN:MAX), which is not simulated. Restarts without progress, and faults of one
+ * node, are counted under muster only.
  */
 #ifndef MUSTER_LAUNCHER_GOODPUT_LAUNCHERS_H
 #define MUSTER_LAUNCHER_GOODPUT_LAUNCHERS_H

@@ -7,6 +7,7 @@
 static void move(struct run *r, enum goodput_part part, double seconds)
 {
 	const struct goodput_costs *c = &r->s->costs;
+	r->progress = false;
 	r->saved = r->step;
 	r->saving.step = r->copied = 0;
 	r->exposed = -1;
@@ -18,6 +19,7 @@ void goodput_stop_as_planned(struct run *r)
 {
 	const struct goodput_costs *c = &r->s->costs;
 	goodput_take_fault(r, true);
+	goodput_start_supervisor(r);
 	move(r, GOODPUT_START, c->snapshot + c->write + c->start);
 }
 
@@ -44,6 +46,7 @@ void goodput_become_slow(struct run *r)
 	const struct goodput_fault *f = goodput_next_fault(r);
 	const struct goodput_rules *rules = &r->s->rules;
 	bool found = rules->leaves_slow && f->slowdown > rules->finds;
+	int place = r->next.node;
 	goodput_take_fault(r, true);
 	if (r->n_slow < SLOW_MOST)
 		r->slow[r->n_slow++] = (struct slow_node){
@@ -52,6 +55,7 @@ void goodput_become_slow(struct run *r)
 			.repaired = r->now + f->node_out,
 			.slowdown = f->slowdown,
 			.out = f->node_out,
+			.place = place,
 		};
 }
 
@@ -80,7 +84,7 @@ void goodput_leave_slow_node(struct run *r)
 	r->slow[at] = r->slow[--r->n_slow];
 	if (r->now >= node.repaired)
 		return;
-	goodput_node_leaves(r, node.out);
-	goodput_replace_node(r, &todo);
+	goodput_node_leaves(r, node.place, node.out, false);
+	goodput_replace_node(r, node.place, false, &todo);
 	move(r, GOODPUT_RESTART, r->s->costs.end + r->s->costs.replace);
 }

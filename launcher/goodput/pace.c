@@ -37,30 +37,6 @@ static struct pace pace_of(const struct run *r)
 	return p;
 }
 
-/* Adds seconds of training to the slices of the picture, from this time on; they take `lasts`. */
-static void note_trained(struct run *r, double from, double lasts, double seconds)
-{
-	double slice = r->s->seconds / GOODPUT_SLICES;
-	if (!(slice > 0) || !(lasts > 0))
-		return;
-	for (int i = (int)(from / slice); i < GOODPUT_SLICES && i * slice < from + lasts; i++) {
-		double a = fmax(from, i * slice), b = fmin(from + lasts, (i + 1) * slice);
-		r->out->trained[i] += seconds * fmax(0, b - a) / lasts;
-	}
-}
-
-/* Takes them from the slices again, the last ones first. */
-static void forget_trained(struct run *r, double seconds)
-{
-	double slice = r->s->seconds / GOODPUT_SLICES;
-	int i = slice > 0 ? (int)fmin(r->now / slice, GOODPUT_SLICES - 1) : -1;
-	for (; i >= 0 && seconds > 0; i--) {
-		double some = fmin(seconds, r->out->trained[i]);
-		r->out->trained[i] -= some;
-		seconds -= some;
-	}
-}
-
 /* The last multiple of `every` among the n steps from r->step on; 0: there is none. */
 static int64_t last_of(const struct run *r, int64_t every, int64_t n)
 {
@@ -98,19 +74,45 @@ static void note_saved(struct run *r, const struct pace *p, int64_t n, double la
 	}
 }
 
+/* Adds what n steps took, and then a step in flight, which is lost. */
+static void spend(struct run *r, const struct pace *p, int64_t n, double in_flight)
+{
+	const struct {
+		enum goodput_part part;
+		double each;
+	} parts[] = { { GOODPUT_TRAINED, r->s->costs.step },
+		      { GOODPUT_LOWER, p->step - r->s->costs.step },
+		      { GOODPUT_SLOW, p->slow },
+		      { GOODPUT_SAVING, p->saving } };
+	double all = (double)n * p->all;
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+		double seconds = (double)n * parts[i].each;
+		r->out->parts[parts[i].part] += seconds;
+		goodput_timeline_add(r->timeline, parts[i].part, r->now, all, seconds);
+	}
+	r->out->parts[GOODPUT_LOST] += in_flight;
+	goodput_timeline_add(r->timeline, GOODPUT_LOST, r->now + all, in_flight, in_flight);
+}
+
+/* The supervisor has seen a later step, or a later checkpoint, than any before. */
+static void note_progress(struct run *r, int64_t *best, int64_t step)
+{
+	r->progress |= step > *best;
+	*best = step > *best ? step : *best;
+}
+
 /* n whole steps, in lasts seconds. */
 static void count(struct run *r, const struct pace *p, int64_t n, double lasts)
 {
-	double *parts = r->out->parts, useful = (double)n * r->s->costs.step;
-	note_trained(r, r->now, (double)n * p->all, useful);
+	int64_t saved = r->saved;
+	spend(r, p, n, fmax(0, lasts - (double)n * p->all));
 	note_saved(r, p, n, lasts);
-	parts[GOODPUT_TRAINED] += useful;
-	parts[GOODPUT_LOWER] += (double)n * (p->step - r->s->costs.step);
-	parts[GOODPUT_SLOW] += (double)n * p->slow;
-	parts[GOODPUT_SAVING] += (double)n * p->saving;
-	parts[GOODPUT_LOST] += fmax(0, lasts - (double)n * p->all); /* the step in flight */
 	r->step += n;
 	r->now += lasts;
+	if (n > 0)
+		note_progress(r, &r->best_step, r->step);
+	if (r->saved != saved)
+		note_progress(r, &r->best_saved, r->saved);
 }
 
 void goodput_train(struct run *r, double until)
@@ -132,6 +134,6 @@ void goodput_go_back(struct run *r, int64_t step)
 	double again = (double)(r->step - step) * r->s->costs.step;
 	r->out->parts[GOODPUT_TRAINED] -= again;
 	r->out->parts[GOODPUT_LOST] += again;
-	forget_trained(r, again);
+	goodput_timeline_lose(r->timeline, r->now, again);
 	r->step = step;
 }

@@ -13,8 +13,23 @@ static void lose_copies(struct run *r, int node)
 	r->exposed = node;
 }
 
+void goodput_start_supervisor(struct run *r)
+{
+	r->losses = r->futile = r->best_step = r->best_saved = 0;
+	goodput_blame_forget(r);
+}
+
+/* Excluded nodes are better than none. False: there are none. */
+static bool use_again(struct run *r)
+{
+	bool any = r->excluded > 0;
+	r->free += r->excluded;
+	r->excluded = 0;
+	return any;
+}
+
 /* No node is there: the run waits for one, which returns or which Slurm gives to the requeued job. */
-static void wait_for_node(struct run *r, struct recovery *todo)
+static void wait_for_node(struct run *r, int place, struct recovery *todo)
 {
 	const struct goodput_rules *rules = &r->s->rules;
 	double wait = goodput_node_returns(r) - r->now;
@@ -23,41 +38,67 @@ static void wait_for_node(struct run *r, struct recovery *todo)
 	if (requeued) {
 		goodput_pass(r, GOODPUT_WAIT, rules->patience + r->s->costs.queue);
 		goodput_node_forget(r); /* another one takes its place */
+		goodput_start_supervisor(r);
 		todo->all = true;
 		return;
 	}
 	todo->by_hand |= !patient;
 	goodput_pass(r, GOODPUT_WAIT, wait);
 	goodput_nodes_take(r);
-	todo->elsewhere |= goodput_node_replace(r) > 0;
+	use_again(r);
+	todo->elsewhere |= goodput_node_replace(r, place) > 0;
 }
 
-void goodput_replace_node(struct run *r, struct recovery *todo)
+void goodput_replace_node(struct run *r, int place, bool here, struct recovery *todo)
 {
-	int how = goodput_node_replace(r);
+	int how = goodput_node_choice(r);
+	if (how < 0 && use_again(r)) {
+		if (here) { /* it stays */
+			r->free--;
+			return;
+		}
+		how = goodput_node_choice(r);
+	}
+	if (how < 0) {
+		wait_for_node(r, place, todo);
+		return;
+	}
 	todo->elsewhere |= how > 0;
-	if (how < 0)
-		wait_for_node(r, todo);
+	goodput_node_replace(r, place);
+}
+
+/* As supervise_restart_decide(). */
+static void count_loss(struct run *r, struct recovery *todo)
+{
+	const struct goodput_rules *rules = &r->s->rules;
+	r->out->restarts++;
+	r->losses++;
+	r->futile = r->progress ? 0 : r->futile + (r->losses > 1);
+	r->progress = false;
+	r->ending = true;
+	bool futile = rules->futile > 0 && r->futile >= rules->futile;
+	r->out->futile += futile;
+	todo->by_hand |= futile || (rules->restarts >= 0 && r->losses > rules->restarts);
 }
 
 static void lose(struct run *r, struct recovery *todo)
 {
 	const struct goodput_fault *f = goodput_next_fault(r);
-	const struct goodput_rules *rules = &r->s->rules;
-	int node = r->next.node;
+	int node = r->next.node %
+		   goodput_nodes_used(r); /* it may have been left out since it was drawn */
 	goodput_take_fault(r, true);
 	todo->shows = f->shows;
 	r->saving.step = 0;
 	lose_copies(r, node);
 	if (f->shows == SHOWS_NUMBERS) /* they may hold wrong numbers, too */
 		r->copied = 0;
-	r->out->restarts++;
-	r->losses++;
-	todo->by_hand |= rules->restarts >= 0 && r->losses > rules->restarts;
+	if (!r->ending)
+		count_loss(r, todo);
 	goodput_nodes_take(r);
-	if (f->node_out > 0) {
-		goodput_node_leaves(r, f->node_out);
-		goodput_replace_node(r, todo);
+	bool excluded = f->blames && goodput_blame(r, node);
+	if (f->node_out > 0 || excluded) {
+		goodput_node_leaves(r, node, f->node_out, excluded);
+		goodput_replace_node(r, node, f->node_out <= 0, todo);
 	}
 }
 
@@ -75,9 +116,17 @@ static void call_person(struct run *r, struct recovery *todo)
 		return;
 	goodput_pass(r, GOODPUT_PERSON, r->s->costs.person);
 	r->out->people++;
-	r->losses = 0;
+	goodput_start_supervisor(r);
 	todo->by_hand = false;
 	todo->all = true;
+}
+
+/* Seconds that the supervisor waits after restarts without progress. */
+static double wait_of(const struct run *r)
+{
+	return r->futile ? fmin(r->s->rules.backoff * exp2((double)(r->futile - 1)),
+				GOODPUT_WAIT_MOST)
+			 : 0;
 }
 
 /* False: another fault has come meanwhile. */
@@ -93,8 +142,11 @@ static bool restart(struct run *r, struct recovery *todo)
 	todo->all |= !r->s->rules.warm;
 	if (todo->all && !r->s->rules.keeps)
 		r->copied = 0;
+	if (!goodput_spend(r, GOODPUT_RESTART, c->end + wait_of(r)))
+		return false;
+	r->ending = false;
 	return goodput_spend(r, GOODPUT_RESTART,
-			     c->end + c->respawn + (r->copied > r->saved ? c->recall : c->load) +
+			     c->respawn + (r->copied > r->saved ? c->recall : c->load) +
 				     (todo->elsewhere ? c->replace : 0) +
 				     (todo->all ? c->start : 0));
 }

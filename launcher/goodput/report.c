@@ -4,8 +4,9 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-/* A cost that changes less of the time than this is left out. */
+/* Costs, and limits after faults, that change less of the time than this are left out. */
 static const double shown = 5e-5;
 
 static int add(struct goodput_lines *to, const struct goodput_setup *s,
@@ -91,23 +92,49 @@ static bool without_shrinking(struct goodput_setup *s)
 	return changes;
 }
 
+static bool without_excluding(struct goodput_setup *s)
+{
+	bool changes = s->rules.exclude_after > 0;
+	s->rules.exclude_after = 0;
+	return changes;
+}
+
+static bool never_futile(struct goodput_setup *s)
+{
+	bool changes = s->rules.futile > 0;
+	s->rules.futile = 0;
+	return changes;
+}
+
+/* Removes the last line if it differs too little. */
+static void keep_if_shown(const struct goodput_report *r, struct goodput_lines *l)
+{
+	l->n -= fabs(l->of[l->n - 1].sum.effective - r->sum.effective) < shown;
+}
+
 static int add_switches(struct goodput_report *r, struct err *e)
 {
 	static const struct {
 		const char *what;
 		bool (*change)(struct goodput_setup *s);
+		bool always; /* it is there even if it changes nothing */
 	} switches[] = {
-		{ "checkpoint.memory_every = 0", without_copies },
-		{ "restart.warm = no", cold },
-		{ "health.slow_policy = exclude", leaving_slow },
-		{ "health.slow_policy = warn", staying_slow },
-		{ "restart.shrink = keep", without_shrinking },
+		{ "checkpoint.memory_every = 0", without_copies, true },
+		{ "restart.warm = no", cold, true },
+		{ "health.slow_policy = exclude", leaving_slow, true },
+		{ "health.slow_policy = warn", staying_slow, true },
+		{ "restart.shrink = keep", without_shrinking, true },
+		{ "restart.exclude_after = 0", without_excluding, false },
+		{ "restart.max_futile = 1000000", never_futile, false },
 	};
 	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
 		struct goodput_setup other = r->setup;
-		if (switches[i].change(&other) &&
-		    add(&r->settings, &other, &r->plan, switches[i].what, e))
+		if (!switches[i].change(&other))
+			continue;
+		if (add(&r->settings, &other, &r->plan, switches[i].what, e))
 			return -1;
+		if (!switches[i].always)
+			keep_if_shown(r, &r->settings);
 	}
 	return 0;
 }
@@ -124,8 +151,7 @@ static int add_costs(struct goodput_report *r, struct err *e)
 		snprintf(what, sizeof what, "%s=%.4g", goodput_cost_row(i)->name, 2 * was);
 		if (add(&r->costs, &other, &r->plan, what, e))
 			return -1;
-		if (fabs(r->costs.of[r->costs.n - 1].sum.effective - r->sum.effective) < shown)
-			r->costs.n--;
+		keep_if_shown(r, &r->costs);
 	}
 	return 0;
 }
@@ -147,15 +173,52 @@ static int add_launchers(struct goodput_report *r, struct err *e)
 	return 0;
 }
 
-int goodput_report_make(struct goodput_report *r, struct err *e)
+/* The first run once more, with the same faults. */
+static int add_timeline(struct goodput_report *r, struct err *e)
+{
+	struct goodput_result again;
+	if (!(r->setup.seconds > 0) || (r->plan.watch && r->plan.watch->counts))
+		return 0;
+	if (goodput_timeline_open(&r->first, r->setup.seconds / GOODPUT_SLICES, GOODPUT_SLICES, 0,
+				  e))
+		return -1;
+	goodput_run_timeline(&r->setup, r->plan.seed, &r->first, &again);
+	return 0;
+}
+
+static int make(struct goodput_report *r, struct err *e)
 {
 	if (goodput_sum(&r->setup, &r->plan, &r->sum, e))
 		return -1;
 	if (r->sum.endless)
 		return 0;
-	return add_switches(r, e) || add_spares(r, e) || add_intervals(r, e) || add_costs(r, e) ||
-			       add_launchers(r, e) ||
+	return add_timeline(r, e) || add_switches(r, e) || add_spares(r, e) ||
+			       add_intervals(r, e) || add_costs(r, e) || add_launchers(r, e) ||
 			       goodput_advise(&r->setup, &r->plan, &r->advice, e)
 		       ? -1
 		       : 0;
+}
+
+/* How many runs the report needs does not depend on what they say. */
+static int count_runs(const struct goodput_report *r, struct err *e)
+{
+	struct goodput_report *dry = malloc(sizeof *dry);
+	if (!dry)
+		return err_set(e, ERR_NOMEM, "no memory for a report");
+	*dry = *r;
+	r->plan.watch->counts = true;
+	int rc = make(dry, e);
+	r->plan.watch->counts = false;
+	free(dry);
+	return rc;
+}
+
+int goodput_report_make(struct goodput_report *r, struct err *e)
+{
+	return (r->plan.watch && count_runs(r, e)) || make(r, e) ? -1 : 0;
+}
+
+void goodput_report_close(struct goodput_report *r)
+{
+	goodput_timeline_close(&r->first);
 }

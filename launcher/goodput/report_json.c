@@ -20,14 +20,15 @@ static json_t *parts_json(const struct goodput_sum *s)
 static json_t *sum_json(const struct goodput_sum *s)
 {
 	return json_pack(
-		"{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o}",
+		"{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+		"s:b, s:o}",
 		"runs", s->runs, "effective", number(s->effective), "low", number(s->low), "high",
 		number(s->high), "seconds", number(s->seconds), "steps", number(s->steps), "faults",
 		number(s->all_faults), "restarts", number(s->restarts), "from_copies",
 		number(s->from_copies), "replaced", number(s->replaced), "left_out",
-		number(s->shrunk), "waited", number(s->waited), "by_hand", number(s->people),
-		"longest_break_s", number(s->longest), "endless", s->endless, "parts_s",
-		parts_json(s));
+		number(s->shrunk), "waited", number(s->waited), "excluded", number(s->excluded),
+		"futile", number(s->futile), "by_hand", number(s->people), "longest_break_s",
+		number(s->longest), "endless", s->endless, "parts_s", parts_json(s));
 }
 
 static json_t *lines_json(const struct goodput_lines *l)
@@ -60,11 +61,10 @@ static json_t *faults_json(const struct goodput_report *r)
 
 static json_t *picture_json(const struct goodput_report *r)
 {
-	const struct goodput_result *run = &r->sum.first;
+	const struct goodput_timeline *t = &r->first;
 	json_t *list = json_array();
-	for (int i = 0; i < GOODPUT_SLICES && r->setup.seconds > 0 && !r->sum.endless; i++)
-		json_array_append_new(list,
-				      number(run->trained[i] * GOODPUT_SLICES / run->seconds));
+	for (int i = 0; i < t->n; i++)
+		json_array_append_new(list, number(t->columns[i][GOODPUT_TRAINED] / t->each));
 	return list;
 }
 

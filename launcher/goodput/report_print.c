@@ -9,7 +9,8 @@
 
 enum { BAR = 24, COLUMNS = 60 };
 
-static const double least_part = 5e-5; /* of the time, for a part to be printed */
+static const double least_part = 5e-5;    /* of the time, for a part to be printed */
+static const double least_events = 0.005; /* in a run */
 
 static double percent(double share)
 {
@@ -64,10 +65,17 @@ static void print_sum(const struct goodput_report *r, struct buf *out)
 		"  %-24s %s; after %s of them the run went on from an earlier step, %s times from "
 		"copies in memory\n",
 		"faults", mean(s->all_faults, a), mean(s->restarts, b), mean(s->from_copies, c));
-	buf_printf(out, "  %-24s replaced %s, left out with their replica %s, waited for %s\n",
+	buf_printf(out, "  %-24s replaced %s, left out with their replica %s, waited for %s",
 		   "nodes", mean(s->replaced, a), mean(s->shrunk, b), mean(s->waited, c));
+	if (s->excluded >= least_events)
+		buf_printf(out, "; %s times one was not used any more after its faults",
+			   mean(s->excluded, a));
+	buf_puts(out, "\n");
 	buf_printf(out, "  %-24s %s\n", "longest break", human_span(s->longest, longest));
-	buf_printf(out, "  %-24s %s times\n", "begun again by hand", mean(s->people, a));
+	buf_printf(out, "  %-24s %s times", "begun again by hand", mean(s->people, a));
+	if (s->futile >= least_events)
+		buf_printf(out, ", %s of them after restarts without progress", mean(s->futile, a));
+	buf_puts(out, "\n");
 }
 
 static void print_parts(const struct goodput_report *r, struct buf *out)
@@ -86,23 +94,23 @@ static void print_parts(const struct goodput_report *r, struct buf *out)
 
 /* --- The picture ---------------------------------------------------------------------------- */
 
-static double column_of(const struct goodput_result *run, int column)
+static double column_of(const struct goodput_timeline *t, int column)
 {
 	enum { EACH = GOODPUT_SLICES / COLUMNS };
 	double sum = 0;
 	for (int i = 0; i < EACH; i++)
-		sum += run->trained[column * EACH + i];
-	return sum / (run->seconds / COLUMNS);
+		sum += t->columns[column * EACH + i][GOODPUT_TRAINED];
+	return sum / (EACH * t->each);
 }
 
 /* The first run. The lowest block is the next multiple of 10 % below its worst column. */
 static void print_picture(const struct goodput_report *r, struct buf *out)
 {
 	static const char *const blocks[] = { " ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
-	const struct goodput_result *run = &r->sum.first;
+	const struct goodput_timeline *run = &r->first;
 	char each[HUMAN];
 	double worst = 1;
-	if (!(r->setup.seconds > 0))
+	if (!run->n)
 		return;
 	for (int i = 0; i < COLUMNS; i++)
 		worst = fmin(worst, column_of(run, i));
@@ -111,7 +119,7 @@ static void print_picture(const struct goodput_report *r, struct buf *out)
 		   "\nOne of the runs (seed %" PRIu64
 		   "): effective training time, %s a column, from %.0f to "
 		   "100 %%\n  ",
-		   r->plan.seed, human_span(run->seconds / COLUMNS, each), percent(low));
+		   r->plan.seed, human_span(r->setup.seconds / COLUMNS, each), percent(low));
 	for (int i = 0; i < COLUMNS; i++) {
 		double height = (column_of(run, i) - low) / (1 - low);
 		buf_puts(out, blocks[(int)lround(fmin(fmax(height, 0), 1) * 8)]);

@@ -3,24 +3,6 @@
 
 #include <math.h>
 
-static const struct {
-	const char *name, *doc;
-} parts[] = {
-#define PART_ROW(id, name, doc) [GOODPUT_##id] = { name, doc },
-	GOODPUT_PARTS(PART_ROW)
-#undef PART_ROW
-};
-
-const char *goodput_part_name(enum goodput_part p)
-{
-	return parts[p].name;
-}
-
-const char *goodput_part_doc(enum goodput_part p)
-{
-	return parts[p].doc;
-}
-
 double goodput_effective(const struct goodput_result *r)
 {
 	return r->seconds > 0 ? r->parts[GOODPUT_TRAINED] / r->seconds : 0;
@@ -65,9 +47,10 @@ static void go_on(struct run *r)
 		goodput_leave_slow_node(r);
 }
 
-void goodput_run(const struct goodput_setup *s, uint64_t seed, struct goodput_result *out)
+void goodput_run_timeline(const struct goodput_setup *s, uint64_t seed, struct goodput_timeline *t,
+			  struct goodput_result *out)
 {
-	struct run r = { .s = s, .out = out, .free = s->spares, .exposed = -1 };
+	struct run r = { .s = s, .out = out, .timeline = t, .free = s->spares, .exposed = -1 };
 	*out = (struct goodput_result){ 0 };
 	random_init(&r.dice, seed, 0);
 	goodput_take_fault(&r, false); /* the first one is drawn */
@@ -76,4 +59,9 @@ void goodput_run(const struct goodput_setup *s, uint64_t seed, struct goodput_re
 		go_on(&r);
 	out->seconds = r.now;
 	out->steps = r.step;
+}
+
+void goodput_run(const struct goodput_setup *s, uint64_t seed, struct goodput_result *out)
+{
+	goodput_run_timeline(s, seed, NULL, out);
 }

@@ -13,43 +13,28 @@
  *      nodes are back, or waits for one;
  *   4. ends the processes that are not kept, starts those that are missing, and loads the state.
  *
- * A fault during steps 1 to 4 begins them again. A copy in memory is in the memory of its own node and
- * of the next one: it survives the loss of one of them, until it is made anew.
+ * A fault during steps 1 to 4 begins them again; if the processes have not been started yet, it belongs to
+ * the same loss. A copy in memory is in the memory of its own node and of the next one: it survives the
+ * loss of one of them, until it is made anew.
  *
- * Each second of the run is in exactly one part. `lower`: of the time in which a run with fewer
- * replicas trains, the share that they lack.
+ * Losses are counted as the supervisor does it (launcher/supervise/restart.h). A loss is futile if its
+ * generation finished no step, and committed no checkpoint, that is later than all before since the
+ * supervisor started. Faults of a node are counted as in launcher/supervise/pool.h: a node that has
+ * `exclude_after` of them, each within a day of the one before, is replaced as if it were lost; it is used
+ * again if the run needs it. A planned stop, a person, and a requeue start another supervisor, which counts
+ * from 0.
  */
 #ifndef MUSTER_LAUNCHER_GOODPUT_RUN_H
 #define MUSTER_LAUNCHER_GOODPUT_RUN_H
 
 #include "launcher/goodput/costs.h"
 #include "launcher/goodput/faults.h"
+#include "launcher/goodput/parts.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* name, doc */
-#define GOODPUT_PARTS(X) \
-	X(TRAINED, "trained", "steps that count") \
-	X(SAVING, "saving", "waiting for snapshots of checkpoints and copies") \
-	X(LOST, "lost steps", "steps that are repeated") \
-	X(LOWER, "fewer ranks", "what the missing replicas would have done") \
-	X(SLOW, "slow nodes", "waiting for a node that computes more slowly") \
-	X(DETECT, "detection", "from a fault until it is known") \
-	X(RESTART, "restarts", "from there until training goes on") \
-	X(WAIT, "waiting", "no node is there to replace one") \
-	X(START, "starts", "starts of all processes: the first one, and after planned stops") \
-	X(PERSON, "by hand", "until a person has begun the run again")
-
-enum goodput_part {
-#define GOODPUT_PART_ENUM(id, ...) GOODPUT_##id,
-	GOODPUT_PARTS(GOODPUT_PART_ENUM)
-#undef GOODPUT_PART_ENUM
-		GOODPUT_PART_COUNT
-};
-
-const char *goodput_part_name(enum goodput_part p);
-const char *goodput_part_doc(enum goodput_part p);
+struct goodput_timeline;
 
 struct goodput_rules {
 	bool warm;    /* the processes of the other ranks outlive a loss */
@@ -59,8 +44,11 @@ struct goodput_rules {
 	bool shrinks;     /* the run can go on with fewer replicas... */
 	bool regrows;     /* ... and with all again, once nodes are back */
 	int64_t restarts; /* after so many losses a person must begin the run again; -1: never */
-	double patience;  /* the same after a wait of so many seconds for a node... */
-	bool requeues;    /* ... unless Slurm gives the job another node, from its queue */
+	int64_t futile; /* the same after so many restarts in a row without progress; 0: never... */
+	double backoff; /* ... seconds before the second one; it doubles, up to GOODPUT_WAIT_MOST */
+	int64_t exclude_after; /* faults of a node after which it is not used any more; 0: never */
+	double patience;       /* the same after a wait of so many seconds for a node... */
+	bool requeues;         /* ... unless Slurm gives the job another node, from its queue */
 	/* steps between checkpoints, and between copies in memory; 0: none */
 	int64_t every, copy_every;
 };
@@ -76,7 +64,10 @@ struct goodput_setup {
 	const struct goodput_faults *faults; /* borrowed */
 };
 
-enum { GOODPUT_SLICES = 120, GOODPUT_FAULTS_MOST = 400000 };
+enum { GOODPUT_FAULTS_MOST = 400000 };
+
+/* As RESTART_WAIT_MAX and POOL_FAULT_MEMORY of launcher/supervise. Seconds. */
+enum { GOODPUT_WAIT_MOST = 60, GOODPUT_FAULT_MEMORY = 24 * 3600 };
 
 struct goodput_result {
 	double seconds;                   /* of the run */
@@ -84,18 +75,20 @@ struct goodput_result {
 	int64_t steps;                    /* that count */
 	int64_t faults[GOODPUT_KINDS], all_faults;
 	/* how often a step was lost, the run went on from copies in memory, a person had to begin it again,
-	 * a node was replaced, replicas were left out, a node was waited for */
-	int64_t restarts, from_copies, people, replaced, shrunk, waited;
+	 * a node was replaced, replicas were left out, a node was waited for, a node was not used any more
+	 * because of its faults, restarts without progress ended the run */
+	int64_t restarts, from_copies, people, replaced, shrunk, waited, excluded, futile;
 	double longest; /* seconds of the longest break in training */
 	int64_t drawn;  /* faults, also those that happened to no node that worked */
 	bool endless;   /* GOODPUT_FAULTS_MOST faults came before its end, or it waits for ever */
-	/* seconds that were trained in each slice of the run; only if its length is given */
-	double trained[GOODPUT_SLICES];
 };
 
 /* seed: of the random numbers; with the same seed the faults are the same, as long as the run uses as
  * many nodes. */
 void goodput_run(const struct goodput_setup *s, uint64_t seed, struct goodput_result *out);
+/* The same run, which also fills the timeline; NULL: none. */
+void goodput_run_timeline(const struct goodput_setup *s, uint64_t seed, struct goodput_timeline *t,
+			  struct goodput_result *out);
 
 /* The share of the run that is trained: its effective training time. */
 double goodput_effective(const struct goodput_result *r);

@@ -31,17 +31,21 @@ double goodput_fewer(const struct run *r, int more)
 }
 
 /* More of them than fit do not return. */
-void goodput_node_leaves(struct run *r, double seconds)
+void goodput_node_leaves(struct run *r, int place, double seconds, bool excluded)
 {
-	if (r->n_away < AWAY_MOST)
-		r->away[r->n_away++] = r->now + seconds;
+	struct blame b = goodput_blame_take(r, place);
+	b.excluded = excluded;
+	if (excluded && seconds <= 0)
+		r->excluded++;
+	else if (r->n_away < AWAY_MOST)
+		r->away[r->n_away++] = (struct away_node){ r->now + seconds, b };
 }
 
 double goodput_node_returns(const struct run *r)
 {
 	double first = INFINITY;
 	for (int i = 0; i < r->n_away; i++)
-		first = fmin(first, r->away[i]);
+		first = fmin(first, r->away[i].until);
 	return first;
 }
 
@@ -49,7 +53,7 @@ void goodput_node_forget(struct run *r)
 {
 	int first = 0;
 	for (int i = 1; i < r->n_away; i++)
-		first = r->away[i] < r->away[first] ? i : first;
+		first = r->away[i].until < r->away[first].until ? i : first;
 	if (r->n_away)
 		r->away[first] = r->away[--r->n_away];
 }
@@ -57,10 +61,17 @@ void goodput_node_forget(struct run *r)
 void goodput_nodes_take(struct run *r)
 {
 	int left = 0;
-	for (int i = 0; i < r->n_away; i++)
-		if (r->away[i] > r->now)
-			r->away[left++] = r->away[i];
-	r->free += r->n_away - left;
+	for (int i = 0; i < r->n_away; i++) {
+		const struct away_node *node = &r->away[i];
+		if (node->until > r->now) {
+			r->away[left++] = *node;
+		} else if (node->blame.excluded) {
+			r->excluded++;
+		} else {
+			r->free++;
+			goodput_blame_rest(r, node->blame);
+		}
+	}
 	r->n_away = left;
 }
 
@@ -70,15 +81,19 @@ int goodput_node_choice(const struct run *r)
 	return r->free > 0 ? 1 : shrinks ? 0 : -1;
 }
 
-int goodput_node_replace(struct run *r)
+int goodput_node_replace(struct run *r, int place)
 {
-	int how = goodput_node_choice(r);
+	int how = goodput_node_choice(r), nodes = nodes_at_once(r->s);
 	if (how > 0) {
+		goodput_blame_place(r, place);
 		r->free--;
 		r->out->replaced++;
 	} else if (!how) {
+		/* The last replica takes the place of the one that is left out. */
+		goodput_blame_shrink(r, place / nodes * nodes, goodput_nodes_used(r) - nodes,
+				     nodes);
 		r->left_out += replicas_at_once(r->s);
-		r->free += nodes_at_once(r->s) - 1;
+		r->free += nodes - 1;
 		r->out->shrunk++;
 	}
 	return how;
@@ -89,8 +104,10 @@ bool goodput_nodes_regrow(struct run *r)
 	int need = nodes_at_once(r->s);
 	bool any = false;
 	while (r->left_out && r->free >= need) {
+		int from = goodput_nodes_used(r);
 		r->left_out -= replicas_at_once(r->s);
-		r->free -= need;
+		for (int i = 0; i < need; i++, r->free--)
+			goodput_blame_place(r, from + i);
 		any = true;
 	}
 	return any;

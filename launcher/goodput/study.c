@@ -23,6 +23,8 @@ static void add(struct goodput_sum *to, const struct goodput_result *r)
 	to->replaced += (double)r->replaced;
 	to->shrunk += (double)r->shrunk;
 	to->waited += (double)r->waited;
+	to->excluded += (double)r->excluded;
+	to->futile += (double)r->futile;
 	to->longest += r->longest;
 	to->endless |= r->endless;
 	for (int i = 0; i < GOODPUT_PART_COUNT; i++)
@@ -38,7 +40,8 @@ static void scale(struct goodput_sum *s, double weight)
 {
 	double *const means[] = { &s->seconds, &s->steps,       &s->all_faults, &s->restarts,
 				  &s->people,  &s->from_copies, &s->replaced,   &s->shrunk,
-				  &s->waited,  &s->longest,     &s->effective };
+				  &s->waited,  &s->longest,     &s->effective,  &s->excluded,
+				  &s->futile };
 	for (size_t i = 0; i < sizeof means / sizeof *means; i++)
 		*means[i] *= weight;
 	for (int i = 0; i < GOODPUT_PART_COUNT; i++)
@@ -56,13 +59,25 @@ static int too_many(int done, const struct goodput_plan *p, struct err *e)
 		done, p->runs, GOODPUT_SUM_MOST);
 }
 
+static void tell(struct goodput_watch *w)
+{
+	if (!w)
+		return;
+	w->done++;
+	w->show(w);
+}
+
 int goodput_sum(const struct goodput_setup *s, const struct goodput_plan *p,
 		struct goodput_sum *out, struct err *e)
 {
+	*out = (struct goodput_sum){ 0 };
+	if (p->watch && p->watch->counts) {
+		p->watch->all += p->runs;
+		return 0;
+	}
 	double *shares = calloc((size_t)p->runs, sizeof *shares);
 	int64_t drawn = 0;
 	int n = 0, rc = 0;
-	*out = (struct goodput_sum){ 0 };
 	if (!shares)
 		return err_set(e, ERR_NOMEM, "no memory to simulate %d runs", p->runs);
 	for (; n < p->runs && !out->endless && !rc; n++) {
@@ -74,6 +89,7 @@ int goodput_sum(const struct goodput_setup *s, const struct goodput_plan *p,
 		out->first = n ? out->first : r;
 		drawn += r.drawn;
 		rc = drawn > GOODPUT_SUM_MOST ? too_many(n + 1, p, e) : 0;
+		tell(p->watch);
 	}
 	out->runs = n;
 	scale(out, 1.0 / n);

@@ -13,16 +13,26 @@ struct goodput_sum {
 	double effective, low, high; /* low, high: nine of ten runs are between them */
 	double seconds, steps, parts[GOODPUT_PART_COUNT]; /* seconds */
 	double faults[GOODPUT_KINDS], all_faults, restarts, people, from_copies, replaced, shrunk,
-		waited;
+		waited, excluded, futile;
 	double longest;
 	int64_t most_restarts; /* of any run */
 	bool endless;          /* a run would never end */
 	struct goodput_result first;
 };
 
+/* For people who wait. `show` is called after each run. counts: nothing is simulated; the runs are added to `all`,
+ * and the sums are 0. */
+struct goodput_watch {
+	void (*show)(const struct goodput_watch *w);
+	void *arg;
+	int64_t done, all; /* runs */
+	bool counts;
+};
+
 struct goodput_plan { /* how often, and from where on, it is simulated */
 	int runs;
-	uint64_t seed; /* of the first run; the next ones follow */
+	uint64_t seed;               /* of the first run; the next ones follow */
+	struct goodput_watch *watch; /* NULL: nobody waits */
 };
 
 /* ERR_NOMEM. ERR_USAGE: the runs have more than GOODPUT_SUM_MOST faults. A run that does not end is the last one,

@@ -35,7 +35,8 @@ void show_draw_text(const struct drawing *d, int width, bool colour, struct buf 
 /* A complete SVG document. */
 void show_draw_svg(const struct drawing *d, struct buf *out);
 
-/* Appends a text with the characters escaped that SVG reserves. */
+/* Appends a text with the characters escaped that SVG reserves. What XML does not permit becomes a question
+ * mark: control characters, and bytes that are part of no character. */
 void show_svg_escape(struct buf *out, const char *text);
 
 /* How both draw a kind of pass. */

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Sizes in pixels, for a slide. Passes are merged into columns if most are narrower than NARROW, or
  * if there are more than MOST, because programs cannot open so large a document. */
@@ -38,13 +39,25 @@ struct sheet {
 	int columns;  /* 0: passes are drawn one by one */
 };
 
+/* XML lacks U+FFFE and U+FFFF, which are not characters. */
+static bool is_xml(const char *character)
+{
+	return memcmp(character, "\xef\xbf", 2) ||
+	       ((unsigned char)character[2] != 0xbe && (unsigned char)character[2] != 0xbf);
+}
+
 void show_svg_escape(struct buf *out, const char *text)
 {
-	for (; *text; text++)
-		if (*text == '<' || *text == '>' || *text == '&' || *text == '"')
+	size_t n;
+	for (; *text; text += n ? n : 1) {
+		n = human_printable(text);
+		if (n == 1 && strchr("<>&\"", *text))
 			buf_printf(out, "&#%d;", *text);
+		else if (n && (n != 3 || is_xml(text)))
+			buf_add(out, text, n);
 		else
-			buf_add(out, text, 1);
+			buf_puts(out, "?");
+	}
 }
 
 static int part_height(const struct draw_part *part)

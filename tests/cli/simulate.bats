@@ -3,6 +3,8 @@
 
 load ../helpers
 
+bats_require_minimum_version 1.5.0
+
 # of EXPRESSION: prints a Python expression over d, the JSON document on stdin.
 of() { python3 -c 'import json, sys; d = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
 
@@ -72,6 +74,104 @@ setup() {
 	sed -i 's/"per_node_year": 0/"per_node_year": 9999/' "$BATS_TEST_TMPDIR/none.json"
 	run "$MUSTER" simulate "$llama" --runs 2 --faults "$BATS_TEST_TMPDIR/none.json"
 	[[ $status -eq 0 && $output == *"A run would not end: faults come faster than it recovers from them."* ]]
+}
+
+@test "limits after faults end the run, and spare its bad nodes" {
+	cat >"$BATS_TEST_TMPDIR/ours.json" <<-'JSON'
+		{"faults": [{"name": "crash", "per_node_year": 1.5, "shows": "closed", "node_out_h": 0, "blames_node": true}]}
+	JSON
+	ours() { "$MUSTER" simulate "$llama" --days 20 --runs 5 --faults "$BATS_TEST_TMPDIR/ours.json" "$@"; }
+	run ours restart.exclude_after=1
+	echo "$output"
+	[[ $output =~ nodes\ +replaced\ [0-9]+.*\;\ [0-9]+\ times\ one\ was\ not\ used\ any\ more\ after\ its\ faults ]]
+	[[ $output == *"restart.exclude_after = 0"* ]]
+	run of 'd["sum"]["excluded"], d["sum"]["futile"]' <<<"$(ours restart.exclude_after=0 --json)"
+	[[ $output == "(0.0, 0.0)" ]]
+	# A step takes longer than there is between two faults.
+	run ours --costs step=4000 restart.exclude_after=0 restart.max_futile=2
+	echo "$output"
+	[[ $output =~ begun\ again\ by\ hand\ +([0-9]+)\ times,\ ([0-9]+)\ of\ them\ after\ restarts\ without\ progress && ${BASH_REMATCH[1]} -gt 5 ]]
+	[[ $output == *"restart.max_futile = 1000000"* ]]
+}
+
+@test "--svg draws the run, its faults and the other launchers" {
+	"$MUSTER" simulate "$llama" --days 54 --runs 5 --svg "$BATS_TEST_TMPDIR/run.svg" --json >"$BATS_TEST_TMPDIR/answer"
+	python3 - "$BATS_TEST_TMPDIR/run.svg" "$BATS_TEST_TMPDIR/answer" <<-'PY'
+		import json, sys, xml.etree.ElementTree as tree
+		svg = "{http://www.w3.org/2000/svg}"
+		root = tree.parse(sys.argv[1]).getroot()
+		answer = json.load(open(sys.argv[2]))
+		words = [t.text for t in root.iter(svg + "text")]
+		share = f"{100 * answer['sum']['effective']:.2f} %"
+		assert root[0].text == f"llama-405b on dgx-h100:2056: {share} effective training time", root[0].text
+		groups = [(g[0].text, g) for g in root.iter(svg + "g") if g[0].tag == svg + "title"]
+		days = [(title, g) for title, g in groups if title.startswith("days ")]
+		assert len(days) == 54 and all("trained" in title for title, g in days)
+		# The parts of a day are on top of one another, and fill it.
+		for title, g in days:
+		    boxes = sorted((float(r.get("y")), float(r.get("height"))) for r in g.iter(svg + "rect"))
+		    assert all(abs(a[0] + a[1] - b[0]) < 0.2 for a, b in zip(boxes, boxes[1:])), title
+		    assert abs(sum(h for y, h in boxes) - 340) < 0.5, title
+		faults = {f["name"]: f for f in answer["faults"]["faults"]}
+		rows = [(g.find(svg + "text").text, g) for title, g in groups if g.find(svg + "path") is not None]
+		assert rows and all(name in faults for name, g in rows)
+		counts = [int(t.text) for name, g in rows for t in g.iter(svg + "text") if t.get("class") == "count"]
+		marks = [g.find(svg + "path").get("d").count("M") for name, g in rows]
+		assert len(counts) == len(marks) and all(0.8 * c <= m <= c for c, m in zip(counts, marks)), (counts, marks)
+		figures = [t.text.split(" %")[0] for t in root.iter(svg + "text") if t.get("class") == "figure"]
+		sums = [answer["sum"]] + [line["sum"] for line in answer["launchers"]]
+		assert figures == [f"{100 * s['effective']:.2f}" for s in sums], figures
+		assert all(line["with"] in words for line in answer["launchers"])
+		for part in ("trained", "lost steps", "detection", "restarts", "saving", "by hand"):
+		    assert part in words, part
+		for box in root.iter(svg + "rect"):
+		    x, wide = float(box.get("x", 0)), float(box.get("width"))
+		    assert x >= 0 and wide >= 0 and x + wide <= 1600, box.attrib
+	PY
+	# What is printed is the same without it.
+	[[ $(<"$BATS_TEST_TMPDIR/answer") == "$("$MUSTER" simulate "$llama" --days 54 --runs 5 --json)" ]]
+}
+
+@test "a picture is for all whom the umask permits, is replaced at once, and is XML for any names" {
+	small=(templates/jobs/llama-70b.ini job.steps=5000 --runs 2)
+	for mask in 022 077; do
+		(umask $mask && "$MUSTER" simulate "${small[@]}" --svg "$BATS_TEST_TMPDIR/$mask.svg") >/dev/null
+	done
+	[[ $(stat -c %a "$BATS_TEST_TMPDIR"/{022,077}.svg | xargs) == "644 600" ]]
+	[[ $(ls "$BATS_TEST_TMPDIR") == $'022.svg\n077.svg' ]]
+	before=$(stat -c %i "$BATS_TEST_TMPDIR/022.svg")
+	printf '{"name": "<b>&\\u0001\\"]]>", "faults": [{"name": "</svg>", "per_node_year": 900, "shows": "hang", "node_out_h": 1, "doc": "<!--"}]}' \
+		>"$BATS_TEST_TMPDIR/<odd>.json"
+	"$MUSTER" simulate "${small[@]}" --faults "$BATS_TEST_TMPDIR/<odd>.json" --svg "$BATS_TEST_TMPDIR/022.svg" >/dev/null
+	python3 -c 'import sys, xml.etree.ElementTree as tree; assert "</svg>" in [t.text for t in tree.parse(sys.argv[1]).iter("{http://www.w3.org/2000/svg}text")]' \
+		"$BATS_TEST_TMPDIR/022.svg"
+	[[ $(stat -c %i "$BATS_TEST_TMPDIR/022.svg") != "$before" ]]
+	# An error leaves the picture of before, and nothing is printed on stdout.
+	sed -i 's/900/90000/' "$BATS_TEST_TMPDIR/<odd>.json"
+	sum=$(sha256sum "$BATS_TEST_TMPDIR/022.svg")
+	run --separate-stderr "$MUSTER" simulate "${small[@]}" --runs 1 --faults "$BATS_TEST_TMPDIR/<odd>.json" --svg "$BATS_TEST_TMPDIR/022.svg"
+	echo "$stderr"
+	[[ $status -ne 0 && -z $output && $stderr == *"022.svg: a run would not end, so there is nothing to draw; give --days, or rarer faults" ]]
+	[[ $(sha256sum "$BATS_TEST_TMPDIR/022.svg") == "$sum" ]]
+	run "$MUSTER" simulate "${small[@]}" --svg "$BATS_TEST_TMPDIR/nowhere/run.svg"
+	[[ $status -ne 0 && $output == "muster: $BATS_TEST_TMPDIR/nowhere/run.svg: cannot create a file in its folder: "* ]]
+}
+
+@test "who waits for longer than a second on a terminal sees how far it is" {
+	command -v script >/dev/null || skip "script is not installed"
+	show() { # TERM WORD...: prints what a terminal on stderr gets
+		local term=$1
+		shift
+		TERM=$term script -qec "$(printf '%q ' "$MUSTER" simulate "$llama" --days 54 "$@") >/dev/null" /dev/null
+	}
+	out=$(show xterm --runs 250)
+	printf '%q\n' "$out" | head -c 400
+	[[ $out =~ ^$'\r'"simulating: "+[0-9]+" % of "[0-9]+" runs"$'\r' && $out == *$'\r\e[K' ]]
+	[[ -z $(tr '\r' '\n' <<<"$out" | grep -v -e '^simulating: *[0-9]* % of [0-9]* runs$' -e $'^\e\[K$' -e '^$') ]]
+	# Not for short waits, other terminals and files.
+	[[ -z $(show xterm --runs 1) && -z $(show dumb --runs 250) ]]
+	run --separate-stderr "$MUSTER" simulate "$llama" --days 54 --runs 250
+	[[ -z $stderr ]]
 }
 
 @test "mistakes are named, with a remedy" {

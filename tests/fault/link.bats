@@ -3,6 +3,7 @@
 # between two ranks.
 
 load ../helpers
+load namespace
 
 setup_file() {
 	make_data
@@ -11,43 +12,29 @@ setup_file() {
 	# event slow-link for 60 s.
 	cat >"$BATS_FILE_TMPDIR/run" <<-'BASH'
 		set -eu
+		. "$namespace"
 		ip link set lo up
 		"$MUSTER" run "$tiny" "job.name=$name" parallel.dp=4 network.backend=tcp job.steps=90000 model.hidden=128 batch.global=4 \
 			health.slow_window=2 </dev/null >"$folder/$name.out" 2>&1 3>&- &
 		pid=$!
 		trap 'kill -TERM $pid; wait $pid || true' EXIT
 		events=$folder/$name/events.jsonl
-		wait_until() { # seconds command
-			local i
-			for ((i = 0; i < $1 * 10; i++)); do
-				! eval "$2" || return 0
-				sleep 0.1
-			done
-			echo "not within $1 s: $2"
-			return 1
-		}
-		pid_of() { grep -oP "\"event\":\"hello\".*\"rank\":$1,.*\"pid\":\K[0-9]+" "$events"; }
 		# Prints the connections of a rank, each with the two ends in an order that both ranks agree on.
-		connections() { ss -Htnp state established | grep "pid=$(pid_of "$1")," | awk -v own=$2 '{ print $(own), $(7 - own) }' | sort; }
+		connections() { ss -Htnp state established | grep "pid=$(pid_of "$events" "$1")," | awk -v own=$2 '{ print $(own), $(7 - own) }' | sort; }
 		wait_until 90 '[[ $(wc -l 2>/dev/null <"$folder/$name/metrics.jsonl") -ge 30 ]]'
-		tc qdisc add dev lo root handle 1: htb default 10 2>/dev/null
-		tc class add dev lo parent 1: classid 1:10 htb rate 10gbit burst 1m quantum 60000
-		tc class add dev lo parent 1: classid 1:20 htb rate 4mbit burst 16k
+		add_slow_class 4mbit 16k
 		comm -12 <(connections 1 3) <(connections 2 4) >"$folder/$name.connections"
 		[[ -s $folder/$name.connections ]]
 		while read -r from to; do
-			tc filter add dev lo parent 1: protocol ip u32 match ip sport "${from##*:}" 0xffff match ip dport "${to##*:}" 0xffff \
-				flowid 1:20
+			slow_down match ip sport "${from##*:}" 0xffff match ip dport "${to##*:}" 0xffff
 		done <"$folder/$name.connections"
 		wait_until 60 "grep -q '\"event\":\"slow-link\".*\"rank\":1,.*\"peer\":2,' $events"
 	BASH
 }
 
 setup() {
-	[[ $EUID -eq 0 ]] || skip "needs root, for a network namespace"
-	command -v tc >/dev/null && command -v ss >/dev/null || skip "iproute2 is not installed"
-	unshare -n true 2>/dev/null || skip "this host permits no network namespace"
-	export MUSTER tiny folder=$BATS_FILE_TMPDIR
+	need_namespace
+	export MUSTER tiny folder=$BATS_FILE_TMPDIR namespace=$BATS_TEST_DIRNAME/namespace.bash
 }
 
 # Runs as NAME in a namespace, and shows what went wrong.

@@ -186,6 +186,28 @@ static void the_svg_has_every_pass(void **state)
 	}
 }
 
+static void names_of_any_bytes_stay_xml(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *xml;
+	} cases[] = {
+		{ "a <b> & \"c\"", "a &#60;b&#62; &#38; &#34;c&#34;" },
+		{ "caf\303\251 \346\274\242 \360\237\230\200",
+		  "caf\303\251 \346\274\242 \360\237\230\200" },
+		{ "a\033\001\tb\177", "a???b?" },
+		{ "\377\303z\346\274", "??z??" },
+		{ "\357\277\276\357\277\277\357\277\275", "??\357\277\275" },
+		{ "", "" },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct buf out = BUF_INIT;
+		show_svg_escape(&out, cases[i].text);
+		assert_string_equal(buf_str(&out), cases[i].xml);
+		buf_fini(&out);
+	}
+}
+
 /* The columns hold all seconds of the passes, by kind and parity of the chunk. */
 static void merged_passes_keep_their_seconds(void **state)
 {
@@ -363,6 +385,7 @@ int main(void)
 		cmocka_unit_test(only_the_ends_of_many_ranks_are_shown),
 		cmocka_unit_test(a_number_that_does_not_fit_is_left_out),
 		cmocka_unit_test(the_svg_has_every_pass),
+		cmocka_unit_test(names_of_any_bytes_stay_xml),
 		cmocka_unit_test(merged_passes_keep_their_seconds),
 		cmocka_unit_test(the_bubble_is_the_busiest_ranks),
 		cmocka_unit_test(json_is_written_and_read_back),

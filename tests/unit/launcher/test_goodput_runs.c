@@ -1,73 +1,22 @@
-/* Tests the simulated runs of `muster simulate` against what can be computed, and what must hold for all. */
-#include "base/file.h"
-#include "launcher/goodput/launchers.h"
-#include "launcher/goodput/study.h"
+/* Tests the simulated runs of `muster simulate`, and what many of them say, against what can be computed, and what must
+ * hold for all. */
 #include "base/random.h"
+#include "launcher/goodput/report.h"
+#include "launcher/goodput/study.h"
+#include "launcher/goodput/timeline.h"
 #include "plan/cost/train_time.h"
-#include "tests/unit/tmpdir.h"
+#include "tests/unit/launcher/goodput_setup.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 static const double hour = 3600, day = 86400;
-
-/* A list of one kind of fault: one in so many seconds on all nodes together. */
-static struct goodput_faults only(enum goodput_shows shows, int nodes, double each, double node_out)
-{
-	struct goodput_faults f = { .n = 1, .name = "test" };
-	f.of[0] = (struct goodput_fault){ .name = "fault",
-					  .rate = 1 / (each * nodes),
-					  .shows = shows,
-					  .slowdown = 1.3,
-					  .node_out = node_out };
-	return f;
-}
-
-/* 16 nodes with 4 replicas, a step of 2 s, a checkpoint in 100 steps. */
-static struct goodput_setup make_setup(const struct goodput_faults *f)
-{
-	return (struct goodput_setup){
-		.nodes = 16,
-		.replicas = 4,
-		.spares = 4,
-		.seconds = 10 * day,
-		.steps = 1000000,
-		.costs = { .step = 2,
-			   .snapshot = 0.1,
-			   .write = 20,
-			   .copy = 1,
-			   .closed = 0.1,
-			   .silent = 15,
-			   .hang = 65,
-			   .numbers = 30,
-			   .slow = 40,
-			   .end = 0.2,
-			   .respawn = 30,
-			   .replace = 10,
-			   .recall = 2,
-			   .load = 20,
-			   .start = 10,
-			   .queue = 600,
-			   .person = 1800 },
-		.rules = { .warm = true,
-			   .finds = 1.2,
-			   .leaves_slow = true,
-			   .shrinks = true,
-			   .regrows = true,
-			   .restarts = -1,
-			   .patience = 600,
-			   .every = 100,
-			   .copy_every = 5 },
-		.faults = f,
-	};
-}
 
 static double sum_of(const struct goodput_result *r)
 {
@@ -79,18 +28,43 @@ static double sum_of(const struct goodput_result *r)
 
 static void check_sums(const struct goodput_setup *s, const struct goodput_result *r)
 {
-	double slices = 0;
 	for (int i = 0; i < GOODPUT_PART_COUNT; i++)
 		assert_true(r->parts[i] >= -1e-6);
 	assert_float_equal(sum_of(r), r->seconds, 1e-6 * r->seconds);
 	assert_float_equal(r->parts[GOODPUT_TRAINED], (double)r->steps * s->costs.step,
 			   1e-6 * r->seconds);
-	if (s->seconds <= 0)
-		return;
-	assert_float_equal(r->seconds, s->seconds, 1e-6);
-	for (int i = 0; i < GOODPUT_SLICES; i++)
-		slices += r->trained[i];
-	assert_float_equal(slices, r->parts[GOODPUT_TRAINED], 1e-6 * r->seconds);
+	if (s->seconds > 0)
+		assert_float_equal(r->seconds, s->seconds, 1e-6);
+}
+
+/* The same run with a timeline: it is the same, and its columns and marks are all that happened. */
+static void check_timeline(const struct goodput_setup *s, uint64_t seed,
+			   const struct goodput_result *r)
+{
+	enum { COLUMNS = 50 };
+	struct goodput_timeline t;
+	struct goodput_result again;
+	double sums[GOODPUT_PART_COUNT] = { 0 };
+	assert_int_equal(goodput_timeline_open(&t, r->seconds / COLUMNS, COLUMNS,
+					       (int)r->all_faults, NULL),
+			 0);
+	goodput_run_timeline(s, seed, &t, &again);
+	assert_memory_equal(&again, r, sizeof again);
+	for (int i = 0; i < COLUMNS; i++) {
+		double all = 0;
+		for (int p = 0; p < GOODPUT_PART_COUNT; p++) {
+			assert_true(t.columns[i][p] > -1e-6 * t.each);
+			all += t.columns[i][p];
+			sums[p] += t.columns[i][p];
+		}
+		assert_float_equal(all / t.each, 1, 1e-6);
+	}
+	for (int p = 0; p < GOODPUT_PART_COUNT; p++)
+		assert_float_equal(sums[p], r->parts[p], 1e-6 * r->seconds);
+	assert_int_equal(t.n_marks, r->all_faults);
+	for (int i = 1; i < t.n_marks; i++)
+		assert_true(t.marks[i].at >= t.marks[i - 1].at);
+	goodput_timeline_close(&t);
 }
 
 /* --- What can be computed --------------------------------------------------------------------- */
@@ -130,7 +104,8 @@ static void the_mean_is_that_of_dalys_formula(void **state)
 					   .restart = s.costs.end + s.costs.respawn + s.costs.load,
 					   .mtbf = hour };
 	cost_train_expect(&costs, s.steps, s.rules.every, &expected);
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 3000, 1 }, &sum, NULL), 0);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 3000, .seed = 1 }, &sum, NULL), 0);
 	/* The first start is not in the formula. */
 	assert_float_equal((sum.seconds - s.costs.respawn) / expected.total, 1, 0.005);
 	assert_float_equal(sum.all_faults / expected.failures, 1, 0.02);
@@ -167,7 +142,8 @@ static void without_copies_a_loss_goes_back_to_the_checkpoint(void **state)
 	struct goodput_setup s = make_setup(&f);
 	struct goodput_sum sum;
 	s.rules.copy_every = 0;
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 500, 1 }, &sum, NULL), 0);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 500, .seed = 1 }, &sum, NULL), 0);
 	assert_true(sum.from_copies == 0);
 	/* On average half of the interval, and the time to write. */
 	assert_float_equal(sum.parts[GOODPUT_LOST] / sum.restarts, 100 + 20, 4);
@@ -179,7 +155,8 @@ static void wrong_numbers_go_back_to_before_they_began(void **state)
 	const struct goodput_faults f = only(SHOWS_NUMBERS, 16, 20 * hour, 0);
 	const struct goodput_setup s = make_setup(&f);
 	struct goodput_sum sum;
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 500, 1 }, &sum, NULL), 0);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 500, .seed = 1 }, &sum, NULL), 0);
 	assert_true(sum.from_copies == 0);
 	assert_float_equal(sum.parts[GOODPUT_LOST] / sum.restarts, 100 + 20 + 30, 4);
 }
@@ -304,9 +281,11 @@ static void copies_and_checkpoints_count_once_they_are_done(void **state)
 	struct goodput_setup s = make_setup(&f);
 	struct goodput_sum soon, late;
 	s.rules.every = 0;
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 300, 1 }, &soon, NULL), 0);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 300, .seed = 1 }, &soon, NULL), 0);
 	s.costs.copy += 40;
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 300, 1 }, &late, NULL), 0);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 300, .seed = 1 }, &late, NULL), 0);
 	assert_float_equal((late.parts[GOODPUT_LOST] - soon.parts[GOODPUT_LOST]) / late.restarts,
 			   40, 2);
 }
@@ -366,6 +345,162 @@ static void after_the_last_restart_a_person_begins_again(void **state)
 	goodput_run(&s, 3, &r);
 	assert_int_equal(r.people, r.restarts / 4);
 }
+
+/* A step takes longer than there is between two faults. */
+static struct goodput_setup without_progress(const struct goodput_faults *f)
+{
+	struct goodput_setup s = make_setup(f);
+	s.costs.step = 1000 * hour;
+	s.rules.every = s.rules.copy_every = 0;
+	return s;
+}
+
+static void restarts_without_progress_wait_longer_each_time(void **state)
+{
+	(void)state;
+	const struct goodput_faults f = only(SHOWS_CLOSED, 16, 10 * hour, 0);
+	struct goodput_setup s = without_progress(&f);
+	struct goodput_result r;
+	s.rules.backoff = 3;
+	goodput_run(&s, 3, &r);
+	assert_true(r.restarts > 10);
+	assert_int_equal(r.restarts, r.all_faults);
+	/* The first loss is not one of a restart, and the next ones wait for 3, 6, 12, 24, 48 and 60 s. */
+	double waits = 3 + 6 + 12 + 24 + 48 + 60 * (double)(r.restarts - 6);
+	assert_float_equal(r.parts[GOODPUT_RESTART], (double)r.restarts * (0.2 + 30 + 20) + waits,
+			   1e-6);
+	/* Steps are progress. */
+	s.costs.step = 2;
+	s.rules.every = 100;
+	goodput_run(&s, 3, &r);
+	assert_float_equal(r.parts[GOODPUT_RESTART], (double)r.restarts * (0.2 + 30 + 20), 1e-6);
+}
+
+static void too_many_restarts_without_progress_wait_for_a_person(void **state)
+{
+	(void)state;
+	const struct goodput_faults f = only(SHOWS_CLOSED, 16, 10 * hour, 0);
+	struct goodput_setup s = without_progress(&f);
+	struct goodput_result r;
+	s.seconds = 100 * day;
+	s.rules.futile = 3;
+	goodput_run(&s, 3, &r);
+	assert_true(r.people > 30);
+	/* The first generation, and three restarts. */
+	assert_int_equal(r.people, r.restarts / 4);
+	assert_int_equal(r.futile, r.people);
+	assert_float_equal(r.parts[GOODPUT_PERSON], (double)r.people * 1800, 1e-6);
+	s.costs.step = 2;
+	s.rules.every = 100;
+	goodput_run(&s, 3, &r);
+	assert_int_equal(r.futile + r.people, 0);
+	/* A planned stop starts another supervisor, too: few generations are lost between two of them. */
+	struct goodput_faults often = f;
+	often.n = 2;
+	often.of[1] = (struct goodput_fault){ .shows = SHOWS_PLANNED, .rate = 20 * f.of[0].rate };
+	s = without_progress(&often);
+	s.seconds = 100 * day;
+	s.rules.futile = 3;
+	goodput_run(&s, 3, &r);
+	assert_true(r.restarts > 100);
+	assert_in_range(r.futile, 0, 1);
+}
+
+/* The next generation has not been started yet. */
+static void faults_until_the_restart_belong_to_the_same_loss(void **state)
+{
+	(void)state;
+	const struct goodput_faults f = only(SHOWS_CLOSED, 16, 10, 0);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_result r;
+	s.seconds = day;
+	s.costs.end = 300;
+	s.rules.restarts = 1;
+	goodput_run(&s, 3, &r);
+	assert_true(r.all_faults > 5000);
+	assert_int_equal(r.restarts, 1);
+	check_sums(&s, &r);
+}
+
+/* --- Nodes that have several faults ------------------------------------------------------------- */
+
+static void a_node_with_many_faults_is_not_used_any_more(void **state)
+{
+	(void)state;
+	struct goodput_faults f = only(SHOWS_CLOSED, 16, 20 * hour, 0);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_result r;
+	s.seconds = 100 * day;
+	s.rules.shrinks = false;
+	s.rules.exclude_after = 1;
+	goodput_run(&s, 3, &r);
+	assert_int_equal(r.excluded + r.replaced, 0); /* the fault is not its own */
+	f.of[0].blames = true;
+	goodput_run(&s, 3, &r);
+	assert_true(r.restarts > 80);
+	assert_int_equal(r.excluded, r.all_faults);
+	/* After four spares, the fifth node stays: none is left, so that the others can be used again. */
+	assert_int_equal(r.replaced, r.excluded - r.excluded / 5);
+	assert_int_equal(r.waited, 0);
+	check_sums(&s, &r);
+	/* Replicas are left out before nodes are used again. */
+	s.rules.shrinks = true;
+	s.rules.regrows = false;
+	goodput_run(&s, 3, &r);
+	assert_int_equal(r.shrunk, 3);
+	assert_true(r.parts[GOODPUT_LOWER] > 0);
+	check_sums(&s, &r);
+	s.rules.exclude_after = 0;
+	goodput_run(&s, 3, &r);
+	assert_int_equal(r.excluded + r.replaced, 0);
+	/* The last node is never excluded. */
+	s.nodes = s.replicas = 1;
+	s.spares = 0;
+	s.rules.exclude_after = 1;
+	goodput_run(&s, 3, &r);
+	assert_true(r.all_faults > 0);
+	assert_int_equal(r.excluded, 0);
+}
+
+static void faults_of_a_node_are_forgotten_after_a_day(void **state)
+{
+	(void)state;
+	struct goodput_faults f = only(SHOWS_CLOSED, 16, 5 * hour, 0);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_sum sum;
+	f.of[0].blames = true;
+	s.seconds = 200 * day;
+	s.rules.shrinks = false;
+	s.rules.exclude_after = 2;
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 50, .seed = 1 }, &sum, NULL), 0);
+	/* A node has a fault in 80 hours. The share of those that come within a day of another one, of a node
+	 * that was not excluded by that one: */
+	double within = 1 - exp(-24.0 / 80), share = within / (1 + within);
+	assert_float_equal(sum.excluded / sum.all_faults, share, 0.01);
+}
+
+static void a_node_that_was_away_keeps_its_faults(void **state)
+{
+	(void)state;
+	struct goodput_faults f = only(SHOWS_SILENT, 1, 2 * hour, 60);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_result r;
+	f.of[0].blames = true;
+	s.nodes = s.replicas = s.spares = 1;
+	s.rules.exclude_after = 2;
+	goodput_run(&s, 3, &r);
+	/* Two nodes take turns. A node's second fault excludes it, unless it is the last one. */
+	assert_in_range(r.excluded, r.all_faults / 4, r.all_faults / 2);
+	check_sums(&s, &r);
+	/* A person, who starts another supervisor, forgets them. */
+	s.rules.restarts = 0;
+	goodput_run(&s, 3, &r);
+	assert_int_equal(r.excluded, 0);
+	assert_true(r.people > 50);
+}
+
+/* ------------------------------------------------------------------------------------------------ */
 
 static void the_same_seed_gives_the_same_faults(void **state)
 {
@@ -442,6 +577,7 @@ static void the_parts_add_up_whatever_happens(void **state)
 		random_init(&r, seed, 1);
 		for (int i = 0; i < f.n; i++)
 			f.of[i].rate = exp(random_between(&r, -25, -9));
+		f.of[0].blames = random_chance(&r, 0.5);
 		for (int i = 0; i < GOODPUT_COST_COUNT; i++)
 			*goodput_cost(&s.costs, i) *= exp(random_between(&r, -3, 3));
 		s.nodes = 1 + random_below(&r, 40);
@@ -456,12 +592,16 @@ static void the_parts_add_up_whatever_happens(void **state)
 		s.rules.requeues = random_chance(&r, 0.5);
 		s.rules.leaves_slow = random_chance(&r, 0.5);
 		s.rules.restarts = random_below(&r, 30) - 1;
+		s.rules.futile = random_below(&r, 4);
+		s.rules.backoff = random_below(&r, 3);
+		s.rules.exclude_after = random_below(&r, 3);
 		s.rules.every = random_below(&r, 300);
 		s.rules.copy_every = random_below(&r, 20);
 		goodput_run(&s, seed, &out);
 		if (out.endless)
 			continue;
 		check_sums(&s, &out);
+		check_timeline(&s, seed, &out);
 		if (s.seconds <= 0)
 			assert_int_equal(out.steps, s.steps);
 	}
@@ -486,7 +626,7 @@ static void the_best_interval_is_as_good_as_dalys(void **state)
 	(void)state;
 	const struct goodput_faults f = only(SHOWS_CLOSED, 16, 6 * hour, 0);
 	struct goodput_setup s = make_setup(&f);
-	const struct goodput_plan p = { 200, 1 };
+	const struct goodput_plan p = { .runs = 200, .seed = 1 };
 	struct goodput_advice best;
 	struct goodput_sum daly;
 	s.costs.snapshot = 5;
@@ -510,7 +650,8 @@ static void too_few_faults_give_no_advice(void **state)
 	const struct goodput_faults f = only(SHOWS_CLOSED, 16, 3000 * day, 0);
 	const struct goodput_setup s = make_setup(&f);
 	struct goodput_advice best;
-	assert_int_equal(goodput_advise(&s, &(struct goodput_plan){ 5, 1 }, &best, NULL), 0);
+	assert_int_equal(
+		goodput_advise(&s, &(struct goodput_plan){ .runs = 5, .seed = 1 }, &best, NULL), 0);
 	assert_false(best.known);
 }
 
@@ -522,7 +663,8 @@ static void low_and_high_leave_out_a_tenth_of_the_runs(void **state)
 	struct goodput_sum sum;
 	int below = 0, above = 0;
 	s.rules.copy_every = 0;
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 101, 1 }, &sum, NULL), 0);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 101, .seed = 1 }, &sum, NULL), 0);
 	for (uint64_t seed = 1; seed <= 101; seed++) {
 		struct goodput_result r;
 		goodput_run(&s, seed, &r);
@@ -541,187 +683,42 @@ static void too_many_faults_are_refused(void **state)
 	struct goodput_sum sum;
 	struct err e = ERR_INIT;
 	s.seconds = 300 * day;
-	assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ 100, 1 }, &sum, &e), -1);
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 100, .seed = 1 }, &sum, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	assert_non_null(strstr(e.text, "give fewer --runs"));
 }
 
-/* --- What a job says ------------------------------------------------------------------------------ */
-
-/* llama-70b.ini with this word. */
-static void setup_of(const char *word, struct goodput_setup *out)
+static void note_done(const struct goodput_watch *w)
 {
-	static struct job job;
-	static const struct goodput_faults none;
-	struct cluster c;
-	struct deployment *d;
-	struct err e = ERR_INIT;
-	if (job_load("templates/jobs/llama-70b.ini", &word, 1, &job, &e) ||
-	    topo_cluster_open("dgx-h100:8", 0, &c, &e) ||
-	    launcher_deployment_build(&job, job.parallel.dp, 0, &c, &d, &e))
-		fail_msg("%s: %s", word, e.text);
-	goodput_setup_of(d, &none, out);
-	launcher_deployment_free(d);
+	*(int64_t *)w->arg = w->done;
 }
 
-/* The setup of the job with the word has this value. */
-#define HAS(word, member, value) \
-	do { \
-		struct goodput_setup s_; \
-		setup_of(word, &s_); \
-		if (fabs((double)s_.member - (value)) > 1e-9 && (double)s_.member != (value)) \
-			fail_msg("%s: " #member " is %g, not %g", word, (double)s_.member, \
-				 (double)(value)); \
-	} while (0)
-
-static void costs_and_rules_are_those_of_the_job(void **state)
+/* A line of progress shows the share of all runs. */
+static void the_number_of_runs_is_known_before(void **state)
 {
 	(void)state;
-	struct goodput_setup s;
-	setup_of("job.steps=5000", &s);
-	assert_int_equal(s.nodes, 8);
-	assert_int_equal(s.replicas, 2);
-	assert_int_equal(s.steps, 5000);
-	assert_true(s.costs.step > 1 && s.costs.write > 10 && s.costs.snapshot > 0.01);
-	assert_float_equal(s.costs.recall, s.costs.copy + s.costs.snapshot, 1e-9);
-	assert_true(s.costs.copy > 0 && s.costs.copy < 10 && s.costs.end > 0);
-	HAS("restart.silent_timeout=20", costs.silent, 20);
-	HAS("restart.hang_floor=40", costs.hang, 45);
-	HAS("restart.hang_timeout=30", costs.hang, 35);
-	HAS("restart.hang_timeout=0", costs.hang, INFINITY);
-	HAS("restart.stacks_timeout=0", costs.hang, 60);
-	HAS("restart.respawn=70", costs.respawn, 70);
-	HAS("health.compare_every=10", costs.numbers, 10 * s.costs.step / 2);
-	HAS("health.compare_every=0", costs.numbers, 500 * s.costs.step / 2);
-	HAS("health.compare_every=-1", costs.numbers, INFINITY);
-	HAS("health.slow_window=1000", costs.slow, 3000 + s.costs.snapshot + s.costs.write);
-	HAS("health.slow_factor=1.25", rules.finds, 1.25);
-	HAS("health.slow_factor=0", rules.finds, INFINITY);
-	HAS("health.slow_policy=warn", rules.leaves_slow, false);
-	HAS("health.slow_policy=exclude", rules.leaves_slow, true);
-	HAS("restart.shrink=dp", rules.shrinks, true);
-	HAS("restart.shrink=keep", rules.shrinks, false);
-	HAS("restart.regrow=yes", rules.regrows, true);
-	HAS("restart.regrow=no", rules.regrows, false);
-	HAS("slurm.requeue=no", rules.requeues, false);
-	HAS("restart.patience=5", rules.patience, 5);
-	HAS("restart.max_restarts=7", rules.restarts, 7);
-	HAS("restart.warm=no", rules.warm, false);
-	HAS("restart.warm=no", rules.copy_every, 0);
-	HAS("checkpoint.every=33", rules.every, 33);
-	HAS("checkpoint.memory_every=12", rules.copy_every, 12);
-	HAS("checkpoint.memory_every=0", rules.copy_every, 0);
-	HAS("checkpoint.copies=0", rules.copy_every, 0);
-	HAS("slurm.spares=3", spares, 3);
-	/* As often as it costs less than a hundredth, and as it is worth it. */
-	HAS("restart.node_mtbf=0.1", rules.copy_every,
-	    ceil(s.costs.snapshot / 0.01 / s.costs.step));
-	HAS("restart.node_mtbf=8000", rules.copy_every,
-	    ceil(sqrt(2 * s.costs.snapshot * 3600 * 1000) / s.costs.step));
-}
-
-/* What others lack, and what they need more time for. */
-static void others_see_and_start_as_they_are_documented(void **state)
-{
-	(void)state;
-	const struct goodput_faults none = { 0 };
-	for (int i = 1; i < GOODPUT_LAUNCHERS; i++) {
-		const struct goodput_setup ours = make_setup(&none);
-		struct goodput_setup s = ours;
-		goodput_launch_by(i, &s);
-		assert_true(s.costs.hang > ours.costs.hang && s.costs.silent > ours.costs.silent);
-		assert_true(s.costs.start >= 45);
-		assert_false(s.rules.leaves_slow || s.rules.shrinks);
-		assert_true(s.rules.keeps == (s.rules.copy_every > 0));
-		assert_true(s.costs.step == ours.costs.step &&
-			    s.costs.respawn == ours.costs.respawn &&
-			    s.costs.person == ours.costs.person && s.spares == ours.spares &&
-			    s.rules.patience == ours.rules.patience);
+	struct goodput_faults f = only(SHOWS_CLOSED, 16, 20 * hour, 0);
+	struct goodput_report *r = calloc(1, sizeof *r);
+	f.of[0].blames = true;
+	for (int i = 0; i < 4; i++) {
+		int64_t told = 0;
+		struct goodput_watch w = { .show = note_done, .arg = &told };
+		*r = (struct goodput_report){ .job = "job",
+					      .cluster = "cluster",
+					      .setup = make_setup(&f),
+					      .plan = { .runs = 3, .seed = 1, .watch = &w } };
+		r->setup.seconds = i & 1 ? 10 * day : 0;
+		r->setup.steps = 10000;
+		r->setup.rules.copy_every = i & 2 ? 5 : 0;
+		r->setup.rules.exclude_after = 2;
+		assert_int_equal(goodput_report_make(r, NULL), 0);
+		assert_true(w.all > 300);
+		assert_int_equal(w.done, w.all);
+		assert_int_equal(told, w.all);
+		goodput_report_close(r);
 	}
-}
-
-/* --- Lists of faults ---------------------------------------------------------------------------- */
-
-static void llama3_has_the_numbers_of_its_paper(void **state)
-{
-	(void)state;
-	struct goodput_faults f, rsc;
-	double unplanned = 0;
-	assert_int_equal(goodput_faults_open("llama3", &f, NULL), 0);
-	for (int i = 0; i < f.n; i++)
-		unplanned += f.of[i].shows == SHOWS_PLANNED ? 0 : f.of[i].rate;
-	assert_float_equal(unplanned * 54 * day * 2048, 419, 1e-6);
-	assert_float_equal(goodput_faults_rate(&f) * 54 * day * 2048, 466, 1e-6);
-	assert_int_equal(goodput_faults_open("rsc1", &rsc, NULL), 0);
-	assert_float_equal(goodput_faults_rate(&rsc) * day * 1000 * 419 / 466, 6.5, 1e-6);
-}
-
-static void a_list_is_what_it_was_after_a_file(void **state)
-{
-	(void)state;
-	struct goodput_faults f, again;
-	char folder[256], path[300];
-	assert_int_equal(goodput_faults_open("rsc2", &f, NULL), 0);
-	json_t *doc = goodput_faults_json(&f);
-	assert_non_null(tmpdir_make(folder, sizeof folder));
-	snprintf(path, sizeof path, "%s/faults.json", folder);
-	assert_int_equal(json_dump_file(doc, path, 0), 0);
-	json_decref(doc);
-	assert_int_equal(goodput_faults_open(path, &again, NULL), 0);
-	assert_int_equal(again.n, f.n);
-	assert_string_equal(again.name, "rsc2");
-	for (int i = 0; i < f.n; i++) {
-		assert_string_equal(again.of[i].name, f.of[i].name);
-		assert_int_equal(again.of[i].shows, f.of[i].shows);
-		assert_float_equal(again.of[i].rate / f.of[i].rate, 1, 1e-9);
-		assert_float_equal(again.of[i].node_out, f.of[i].node_out, 1e-6);
-	}
-	remove(path);
-	remove(folder);
-}
-
-static void a_list_that_is_wrong_is_refused(void **state)
-{
-	(void)state;
-	static const struct {
-		const char *text, *why;
-	} cases[] = {
-		{ "[", "" },
-		{ "{}", "must be a list of 1 to 64 faults" },
-		{ "{\"faults\": []}", "must be a list of 1 to 64 faults" },
-		{ "{\"faults\": [{\"name\": \"a\"}]}", "ours: fault 1: a fault" },
-		{ "{\"faults\": [{\"name\": \"a\", \"per_node_year\": -1, \"shows\": \"hang\", "
-		  "\"node_out_h\": 0}]}",
-		  "per_node_year must be 0 to 1e9" },
-		{ "{\"faults\": [{\"name\": \"a\", \"per_node_year\": 1, \"shows\": \"fire\", "
-		  "\"node_out_h\": 0}]}",
-		  "shows is \"fire\"; it must be closed" },
-	};
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct goodput_faults f;
-		struct err e = ERR_INIT;
-		assert_int_equal(goodput_faults_parse(cases[i].text, strlen(cases[i].text), "ours",
-						      &f, &e),
-				 -1);
-		assert_int_equal(e.code, ERR_USAGE);
-		assert_int_equal(strncmp(e.text, "ours: ", 6), 0);
-		assert_non_null(strstr(e.text, cases[i].why));
-	}
-}
-
-static void costs_are_set_by_their_names(void **state)
-{
-	(void)state;
-	static const char *const wrong[] = { "hang", "hang=",   "hang=x", "hang=-1",
-					     "=3",   "hangs=3", "step=0" };
-	struct goodput_costs c = { .step = 2 };
-	struct err e = ERR_INIT;
-	assert_int_equal(goodput_costs_set(&c, "hang=12.5", &e), 0);
-	assert_float_equal(c.hang, 12.5, 0);
-	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-		assert_int_equal(goodput_costs_set(&c, wrong[i], &e), -1);
-		assert_int_equal(e.code, ERR_USAGE);
-	}
+	free(r);
 }
 
 int main(void)
@@ -747,16 +744,17 @@ int main(void)
 		cmocka_unit_test(too_few_faults_give_no_advice),
 		cmocka_unit_test(low_and_high_leave_out_a_tenth_of_the_runs),
 		cmocka_unit_test(too_many_faults_are_refused),
-		cmocka_unit_test(costs_and_rules_are_those_of_the_job),
-		cmocka_unit_test(others_see_and_start_as_they_are_documented),
+		cmocka_unit_test(the_number_of_runs_is_known_before),
+		cmocka_unit_test(restarts_without_progress_wait_longer_each_time),
+		cmocka_unit_test(too_many_restarts_without_progress_wait_for_a_person),
+		cmocka_unit_test(faults_until_the_restart_belong_to_the_same_loss),
+		cmocka_unit_test(a_node_with_many_faults_is_not_used_any_more),
+		cmocka_unit_test(faults_of_a_node_are_forgotten_after_a_day),
+		cmocka_unit_test(a_node_that_was_away_keeps_its_faults),
 		cmocka_unit_test(the_same_seed_gives_the_same_faults),
 		cmocka_unit_test(the_parts_add_up_whatever_happens),
 		cmocka_unit_test(a_run_that_loses_more_than_it_does_has_no_end),
 		cmocka_unit_test(the_best_interval_is_as_good_as_dalys),
-		cmocka_unit_test(llama3_has_the_numbers_of_its_paper),
-		cmocka_unit_test(a_list_is_what_it_was_after_a_file),
-		cmocka_unit_test(a_list_that_is_wrong_is_refused),
-		cmocka_unit_test(costs_are_set_by_their_names),
 	};
 	alarm(120); /* a run that does not end must not hold up the others */
 	return cmocka_run_group_tests(tests, NULL, NULL);
