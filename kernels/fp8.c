@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct fp8_scale) % FP8_SCALE_ALIGN == 0, "the scales of an array are aligned");
+_Static_assert(sizeof(struct fp8_scale) % FP8_SCALE_ALIGN == 0,
+	       "the scales of an array are aligned");
 
 /* A format has 1 sign bit, `exponent` bits and `fraction` bits. */
 static const struct format {

@@ -56,7 +56,8 @@ struct cast_call {
 	float *sums;    /* [rows of tiles of this launch, parts, c]; NULL: not wanted */
 	int64_t padded; /* numbers of a row of transposed; those behind n are 0 */
 	float current; /* the format's largest number: s->scale follows from s->largest; 0: it is set */
-	bool whole, transposed_whole; /* rows of y are aligned to CHUNK bytes, of transposed to LONG */
+	bool whole,
+		transposed_whole; /* rows of y are aligned to CHUNK bytes, of transposed to LONG */
 };
 
 /* fp8(scale x). Only infinities do not saturate: they become NaN. */
@@ -104,8 +105,7 @@ __device__ inline void turn_bytes(uint32_t (&column)[QUAD], uint32_t row0, uint3
 				  uint32_t row2, uint32_t row3)
 {
 	const uint32_t low = __byte_perm(row0, row1, 0x5140), /* 0:0 1:0 0:1 1:1, as row:byte */
-		high = __byte_perm(row0, row1, 0x7362),
-		       next_low = __byte_perm(row2, row3, 0x5140),
+		high = __byte_perm(row0, row1, 0x7362), next_low = __byte_perm(row2, row3, 0x5140),
 		       next_high = __byte_perm(row2, row3, 0x7362);
 	column[0] = __byte_perm(low, next_low, 0x5410);
 	column[1] = __byte_perm(low, next_low, 0x7632);
@@ -338,7 +338,8 @@ static void queue_tiles(struct backend *k, const char *op, const cast_call &a, c
 			bool packs, int64_t rows)
 {
 	launch(k, op, packs ? cast_kernel<S, true, SUMS> : cast_kernel<S, false, SUMS>,
-	       cuda_blocks(rows * ((a.c + CAST_COLUMNS - 1) / CAST_COLUMNS), 1), CAST_THREADS, 0, a, source);
+	       cuda_blocks(rows * ((a.c + CAST_COLUMNS - 1) / CAST_COLUMNS), 1), CAST_THREADS, 0, a,
+	       source);
 }
 
 /* Casts as many rows of tiles at a time as have room for their sums, and adds those. */

@@ -126,7 +126,7 @@ static void current_add_run(const struct ops *o, struct backend *k, const struct
 
 static void product_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED };
+	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED_OF_FP8 };
 	a[1] = (struct arg){ TOKENS, words(d->n * d->d), 1, STORED };
 	a[2] = (struct arg){ TOKENS, words(d->c * d->d), 1, STORED };
 	a[3] = (struct arg){ TOKENS, 2 * SCALE_WORDS, 1, STORED };
@@ -138,13 +138,13 @@ static void product_args(const struct dims *d, struct arg *a)
 static void product_single_args(const struct dims *d, struct arg *a)
 {
 	product_args(d, a);
-	a[0] = (struct arg){ SET, d->n * d->c, 1, SINGLE };
+	a[0] = (struct arg){ SET, d->n * d->c, 1, SINGLE_OF_FP8 };
 }
 
 static void product_add_args(const struct dims *d, struct arg *a)
 {
 	product_args(d, a);
-	a[0] = (struct arg){ ADD, d->n * d->c, 1, SINGLE };
+	a[0] = (struct arg){ ADD, d->n * d->c, 1, SINGLE_OF_FP8 };
 }
 
 static void cast_numbers(const struct ops *o, struct backend *k, void *at, void *transposed,

@@ -26,9 +26,11 @@ enum kind { NONE, IN, SET, ADD, INOUT, TOKENS, ROWS, CHOICES, PLACES };
  * STORED            the storage type
  * SINGLE            fp32 in every storage type
  * SINGLE_OF_STORED  fp32, but computed from numbers that were rounded to the storage type
+ * STORED_OF_FP8     the storage type, but sums of products of 8 bits, which tensor cores shorten
+ * SINGLE_OF_FP8     the same in fp32
  * DOUBLE            float64 in every storage type
  */
-enum width { STORED, SINGLE, SINGLE_OF_STORED, DOUBLE };
+enum width { STORED, SINGLE, SINGLE_OF_STORED, STORED_OF_FP8, SINGLE_OF_FP8, DOUBLE };
 
 /* Random numbers of standard deviation `scale`; TOKENS and ROWS are in [0, scale). */
 struct arg {

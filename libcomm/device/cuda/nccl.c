@@ -347,8 +347,8 @@ static ncclRedOp_t redop_of(const struct queued_op *j)
 static void all_reduce(struct queued_op *j)
 {
 	const struct op *op = j->op;
-	note_result(j, nccl.AllReduce(op->in, op->out, op->count, types[op->type],
-				      redop_of(j), j->dc->comm, j->stream));
+	note_result(j, nccl.AllReduce(op->in, op->out, op->count, types[op->type], redop_of(j),
+				      j->dc->comm, j->stream));
 }
 
 static void reduce(struct queued_op *j)
@@ -387,8 +387,8 @@ static void reduce_scatter(struct queued_op *j)
 	for (int r = 0; op->counts && r < j->ranks; r++)
 		if (op->counts[r])
 			note_result(j, nccl.Reduce(in_block(j, r), op->out, op->counts[r],
-						   types[op->type], redop_of(j), r,
-						   j->dc->comm, j->stream));
+						   types[op->type], redop_of(j), r, j->dc->comm,
+						   j->stream));
 }
 
 static void all_to_all(struct queued_op *j)
