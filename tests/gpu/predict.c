@@ -125,7 +125,7 @@ static enum rate_class class_of(const char *op)
 double predict_row(const struct node_kind *k, const struct kernel_row *r, const char *op,
 		   double bytes)
 {
-	const bool eight = !strncmp(op, "fp8", 3);
+	const bool eight = !strncmp(op, "fp8_product", 11);
 	enum rate_class class = class_of(op);
 	struct cost_machine m;
 	if (eight && r->d.with) /* with fp32 output */
