@@ -34,7 +34,9 @@ static struct process *find_relay(const struct process *p)
 
 static void report_for_node(struct process *p)
 {
-	struct msg_node_progress m = { .progress = json_array(), .times = json_array() };
+	struct msg_node_progress m = { .progress = json_array(),
+				       .times = json_array(),
+				       .reports = json_array() };
 	for (const struct process *q = p->sim->processes; q; q = q->next) {
 		struct msg_progress of = progress_of(q);
 		if (is_mate(q, p))
@@ -43,6 +45,7 @@ static void report_for_node(struct process *p)
 	simulate_link_send(p, MSG_NODE_PROGRESS, msg_node_progress_json(&m));
 	json_decref(m.progress);
 	json_decref(m.times);
+	json_decref(m.reports);
 }
 
 /* A real agent notices only after two heartbeats that its relay is frozen. */

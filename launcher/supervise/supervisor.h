@@ -59,6 +59,7 @@
 #define MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
 
 #include "base/process_id.h"
+#include "base/rank_rows.h"
 #include "launcher/connections.h"
 #include "launcher/exports/exports.h"
 #include "launcher/rundir/events.h"
@@ -168,10 +169,11 @@ struct rank_state {
 	char host[256]; /* of its hello */
 	int64_t step;
 	char phase[32];
-	int64_t count;      /* of the message progress */
-	double moved, beat; /* times: step, phase or count last changed; last message */
-	int64_t active;     /* of the message progress */
-	double active_at;   /* time at which it last changed */
+	int64_t count;                  /* of the message progress */
+	double moved, beat;             /* times: step, phase or count last changed; last message */
+	int64_t active;                 /* of the message progress */
+	double active_at;               /* time at which it last changed */
+	int64_t reports[REPORTS_COUNT]; /* the highest number of each message of MSG_REPORTS */
 };
 
 struct child;
@@ -320,6 +322,8 @@ int supervise_send_welcome(struct supervisor *s, struct connection *c, int rank,
 
 /* messages.c */
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m);
+/* A message of MSG_REPORTS by this rank, which is connected, that another rank has handed on. */
+void supervise_report(struct supervisor *s, int rank, enum msg_type type, const json_t *body);
 
 /* The end of a hang's text until its ranks have been examined. */
 #define SUPERVISE_GUESS "; this one is the furthest behind"

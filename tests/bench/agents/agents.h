@@ -7,9 +7,9 @@
  * listener on loopback, a run folder, and a plan of that many ranks on DGX H100 nodes. Another process,
  * the stand-in, holds the connections of all agents. It computes nothing, but its channels and messages
  * are those of real agents, at the intervals that real agents have: handshake with the secret of the
- * launch, hello, ready, progress and times of each node by its first rank, health, links, metrics,
- * checkpoints, failed, idle, finished. With --each, every agent reports its progress and times itself, as
- * those do whose relay is gone. The run
+ * launch, hello, ready, progress, times, health and links of each node by its first rank, metrics,
+ * checkpoints, failed, idle, finished. With --each, every agent reports these itself, as those do whose relay
+ * is gone. The run
  *   1. starts, until every rank is ready;
  *   2. trains with one step per second;
  *   3. loses a rank whose connection closes, as that of a killed agent, and the ranks of its groups

@@ -157,7 +157,6 @@ static void report(struct stand_in *s, struct agent *a, double now)
 		agent_progress(s, a, now);
 	else if (node[0] == a)
 		agent_node_progress(s, a, node, n, now);
-	agent_window(s, a, now);
 }
 
 static void send_progress(struct stand_in *s, double now)
