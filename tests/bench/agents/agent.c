@@ -15,6 +15,7 @@ static const double window_s = 10; /* health.slow_window */
 
 static void send_message(struct agent *a, enum msg_type type, json_t *body)
 {
+	a->sent++;
 	channel_send(a->channel, type, body, NULL); /* a failure closes the connection */
 	json_decref(body);
 }

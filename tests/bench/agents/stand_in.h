@@ -20,6 +20,7 @@ struct agent {
 	double beat, next_times, next_window;
 	double ready_at;
 	int64_t windows; /* that it has reported */
+	int64_t sent;    /* messages */
 };
 
 struct stand_in {
@@ -35,7 +36,7 @@ struct stand_in {
 	struct agent **queue;
 	int first, end;
 	int64_t step; /* finished steps of the run */
-	double next_step;
+	double next_step, next_count;
 };
 
 /* agent.c */
