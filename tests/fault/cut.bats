@@ -30,7 +30,7 @@ setup_file() {
 		newest() { ls -d "$run"/ckpt/step-* 2>/dev/null | tail -n 1; }
 		attempt() { ls -d "$run"/ckpt/.attempt-* 2>/dev/null; }
 		wait_until 90 '[[ -n $(newest) ]]'
-		agent=$(grep -oP '"event":"hello".*"rank":0,.*"pid":\K[0-9]+' "$run/events.jsonl")
+		agent=$(grep -oP '"event":"hello".*"rank":0,"pid":\K[0-9]+' "$run/events.jsonl")
 		port=$(ss -Htnp state established | awk -v own="pid=$agent," 'index($0, own) { sub(/.*:/, "", $3); print $3 }')
 		[[ $port =~ ^[0-9]+$ ]]
 		# The checkpoint is being written, and the metrics up to its step are recorded.

@@ -26,7 +26,7 @@ setup_file() {
 			echo "not within $1 s: $2"
 			return 1
 		}
-		pid_of() { grep -oP "\"event\":\"hello\".*\"rank\":$1,.*\"pid\":\K[0-9]+" "$events"; }
+		pid_of() { grep -oP "\"event\":\"hello\".*\"rank\":$1,\"pid\":\K[0-9]+" "$events"; }
 		# Prints the connections of a rank, each with the two ends in an order that both ranks agree on.
 		connections() { ss -Htnp state established | grep "pid=$(pid_of "$1")," | awk -v own=$2 '{ print $(own), $(7 - own) }' | sort; }
 		wait_until 90 '[[ $(wc -l 2>/dev/null <"$folder/$name/metrics.jsonl") -ge 30 ]]'
