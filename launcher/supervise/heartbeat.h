@@ -16,7 +16,7 @@
  *   - The message has a row of each rank that has reported, because the silence of each is judged by itself: a
  *     rank that is stopped behind a relay that lives sends nothing, so no row of it comes, and it is lost after
  *     restart.silent_timeout as any other. A row costs more than half of what a message costs: 10,000 ranks cost
- *     3 % of a core in 500 messages per second, and 5 % in 6,200 if each reports itself (make bench-agents).
+ *     3 to 4 % of a core in 500 messages per second, and 5 % in 6,200 if each reports itself (make bench-agents).
  *   - A rank whose relay does not answer reports itself after two heartbeats, before it looks silent, at the
  *     interval that its welcome has. All may have to at the same time, as in containers that do not share a
  *     network namespace.
