@@ -205,6 +205,7 @@ static void control_free(struct control *c)
 	pthread_cond_destroy(&c->news);
 	pthread_mutex_destroy(&c->lock);
 	agent_times_fini(&c->times);
+	agent_reports_fini(&c->reports);
 	free(c);
 }
 
@@ -229,6 +230,7 @@ int agent_control_open(const struct control_options *opt, struct control **out,
 	pthread_mutex_init(&c->lock, NULL);
 	news_init(c);
 	agent_times_init(&c->times, opt->world, clock_s());
+	agent_reports_init(&c->reports);
 	atomic_store(&c->phase, "start");
 	atomic_store(&c->leave_s, leave_s);
 	if (!c->endpoints) {
@@ -282,6 +284,18 @@ const char *agent_control_local_address(const struct control *c)
 	return agent_connection_local_address(c->connection);
 }
 
+/* The lock is held. */
+static void send_waiting(struct control *c, int report)
+{
+	int64_t number;
+	json_t *body = agent_reports_waiting(&c->reports, report, &number);
+	if (!body)
+		return;
+	agent_connection_send(c->connection, msg_report_type(report), body, NULL);
+	agent_reports_settle(&c->reports, report, number);
+	json_decref(body);
+}
+
 /* Sends what the supervisor must know before it gets a message of this type. The lock is held. */
 static void send_before(struct control *c, enum msg_type type)
 {
@@ -294,6 +308,8 @@ static void send_before(struct control *c, enum msg_type type)
 		agent_connection_send(c->connection, MSG_TIMES, times, NULL);
 	json_decref(where);
 	json_decref(times);
+	for (int i = 0; ends && i < REPORTS_COUNT; i++)
+		send_waiting(c, i);
 }
 
 void agent_control_send(struct control *c, enum msg_type type, json_t *body)
@@ -313,6 +329,20 @@ void agent_control_send(struct control *c, enum msg_type type, json_t *body)
 		agent_times_begin(&c->times, clock_s());
 	json_decref(body);
 	agent_control_wake(c);
+}
+
+void agent_control_report_later(struct control *c, enum msg_type type, json_t *body)
+{
+	if (body)
+		agent_reports_keep(&c->reports, msg_report_index(type), body);
+}
+
+void agent_control_report_at_once(struct control *c, enum msg_type type, json_t *body)
+{
+	if (!body)
+		return;
+	agent_reports_overtake(&c->reports, msg_report_index(type), body);
+	agent_control_send(c, type, body);
 }
 
 void agent_control_progress(struct control *c, int64_t step, const char *phase)

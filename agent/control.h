@@ -14,8 +14,9 @@
  * may train, but it commits no checkpoint (agent_control_await_contact). A supervisor that is stopped loses no
  * agent, however long: its host still answers.
  *
- * If the node has several ranks, their progress and times take another way while it works: to the first rank
- * of the node, which reports them together with its own (node_relay.h).
+ * If the node has several ranks, their progress, times and reports (MSG_REPORTS of base/rank_rows.h) take
+ * another way while it works: to the first rank of the node, which reports them together with its own
+ * (node_relay.h).
  *
  * SIGTERM, SIGINT and SIGUSR1 do not end an agent. It reports them to the supervisor, which
  * decides. Therefore main() calls agent_control_block_signals() first.
@@ -83,8 +84,13 @@ enum { DUMP_LATER = 1 };
 void agent_control_on_dump(struct control *c, int (*fn)(void *arg, struct err *e), void *arg);
 
 /* Queues a message. Any thread. Steals the reference to body. Sends the progress before "failed", and
- * the times before "finished", "idle" and "failed". */
+ * the times and reports before "finished", "idle" and "failed". */
 void agent_control_send(struct control *c, enum msg_type type, json_t *body);
+/* Queues a message of MSG_REPORTS, as above, and gives it its number. Later: it may wait for a few seconds, and
+ * goes with the reports of the node if it can; if the next one of its type comes before that, only this one is
+ * sent. At once: one that must arrive even if this process dies in the next moment. */
+void agent_control_report_later(struct control *c, enum msg_type type, json_t *body);
+void agent_control_report_at_once(struct control *c, enum msg_type type, json_t *body);
 /* Whether so much is queued that whoever sends on behalf of others should wait. */
 bool agent_control_is_busy(struct control *c);
 /* Notes the step and phase that the trainer is in. Cheap: it makes no system call. The supervisor

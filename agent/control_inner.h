@@ -12,6 +12,7 @@
 #include "agent/node_member.h"
 #include "agent/node_relay.h"
 #include "agent/pace.h"
+#include "agent/reports.h"
 #include "agent/times.h"
 
 #include <pthread.h>
@@ -64,6 +65,7 @@ struct control {
 	atomic_llong active;
 	struct pace pace;
 	struct times times;
+	struct reports reports;
 	_Atomic(const char *) phase;
 };
 

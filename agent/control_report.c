@@ -7,7 +7,7 @@
 #include <math.h>
 
 enum {
-	BACKLOG_MAX = 4 * MSG_MAX, /* queued bytes: with more, no progress is sent */
+	BACKLOG_MAX = 4 * MSG_MAX, /* queued bytes: with more, no progress and no report is sent */
 	CONTACT_BEATS = 3
 };
 
@@ -72,9 +72,30 @@ json_t *agent_control_progress_json(struct control *c)
 	return msg_progress_json(&m);
 }
 
+/* Sends a message that waits. */
+static void send_report(struct control *c, int report, int64_t number, json_t *body)
+{
+	agent_control_send(c, msg_report_type(report), json_incref(body));
+	agent_reports_settle(&c->reports, report, number);
+}
+
+static void send_reports(struct control *c)
+{
+	for (int i = 0; i < REPORTS_COUNT; i++) {
+		int64_t number;
+		json_t *body = agent_reports_waiting(&c->reports, i, &number);
+		if (body)
+			send_report(c, i, number, body);
+		json_decref(body);
+	}
+}
+
 static void report_directly(struct control *c, const struct due *d)
 {
-	if (d->progress && agent_control_backlog(c) < BACKLOG_MAX)
+	bool backlog = agent_control_backlog(c) >= BACKLOG_MAX;
+	if (!backlog)
+		send_reports(c);
+	if (d->progress && !backlog)
 		agent_control_send(c, MSG_PROGRESS, agent_control_progress_json(c));
 	if (!d->times)
 		return;
@@ -94,19 +115,40 @@ static bool is_in_contact(struct control *c, double now)
 /* Reports for the node. False: the other ranks have no news, or it cannot be handed on. */
 static bool report_for_node(struct control *c, struct due *d, double now)
 {
-	struct msg_progress own;
+	struct node_own own = { .times = d->times ? &d->sums : NULL };
+	int64_t numbers[REPORTS_COUNT];
 	if (!agent_node_relay_take(c->relay) || !is_in_contact(c, now) ||
 	    agent_control_backlog(c) >= BACKLOG_MAX)
 		return false;
-	fill_progress(c, &own);
-	json_t *body = agent_node_relay_body(c->relay, &own, d->times ? &d->sums : NULL);
+	fill_progress(c, &own.progress);
+	for (int i = 0; i < REPORTS_COUNT; i++)
+		own.reports[i] = agent_reports_waiting(&c->reports, i, &numbers[i]);
+	json_t *body = agent_node_relay_body(c->relay, &own);
+	for (int i = 0; i < REPORTS_COUNT; i++)
+		json_decref(own.reports[i]);
 	if (!body)
 		return false;
 	agent_control_send(c, MSG_NODE_PROGRESS, body);
 	agent_node_relay_acknowledge(c->relay);
 	agent_times_settle(&c->times);
+	for (int i = 0; i < REPORTS_COUNT; i++)
+		agent_reports_settle(&c->reports, i, numbers[i]);
 	d->progress = true;
 	return true;
+}
+
+/* What the relay does not take is sent. */
+static void hand_reports(struct control *c, double now)
+{
+	for (int i = 0; i < REPORTS_COUNT; i++) {
+		int64_t number;
+		json_t *body = agent_reports_waiting(&c->reports, i, &number);
+		if (agent_node_member_has_handed(c->member, i, number))
+			agent_reports_settle(&c->reports, i, number);
+		else if (body && !agent_node_member_hand(c->member, i, number, body, now))
+			send_report(c, i, number, body);
+		json_decref(body);
+	}
 }
 
 static bool send_to_relay(struct control *c, const struct train_times *times, double now)
@@ -127,6 +169,8 @@ static bool report_to_relay(struct control *c, struct due *d, double now)
 		agent_times_settle(&c->times);
 	d->times = agent_times_owed(&c->times, &d->sums);
 	d->progress |= d->times || lost;
+	if (served)
+		hand_reports(c, now);
 	bool sent = d->progress && send_to_relay(c, d->times ? &d->sums : NULL, now);
 	if (served)
 		d->progress = sent; /* otherwise the next look tries it again */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -27,6 +28,11 @@ struct node_member {
 	double waits_since; /* if they differ: time of the last acknowledgement, or of the first packet after it */
 	bool served;
 	uint64_t owed; /* the first packet that has new times; 0: they are acknowledged */
+	struct {
+		int64_t number;
+		uint64_t packet;   /* 0: none of this connection */
+	} handed[REPORTS_COUNT];   /* the last ones */
+	struct node_report report; /* room for one */
 };
 
 int agent_node_member_open(const struct msg_welcome *w, struct node_member **out, struct err *e)
@@ -71,6 +77,7 @@ static void leave_relay(struct node_member *m, double now)
 static void connect_to_relay(struct node_member *m, double now)
 {
 	m->sent = m->acked = m->owed = 0;
+	memset(m->handed, 0, sizeof m->handed);
 	m->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (m->fd < 0) {
 		m->next_try = now + m->retry_s;
@@ -116,21 +123,55 @@ bool agent_node_member_look(struct node_member *m, double now)
 
 /* --- reports ----------------------------------------------------------------------------------- */
 
+static bool may_send(const struct node_member *m)
+{
+	return m->fd >= 0 && m->sent - m->acked < (m->served ? UNREAD_MOST : 1);
+}
+
+/* Sends a packet, which begins with `head`. */
+static bool send_packet(struct node_member *m, struct node_head *head, size_t len, double now)
+{
+	head->number = m->sent + 1;
+	if (send(m->fd, head, len, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)len)
+		return false; /* what is wrong is seen when it is read */
+	if (m->sent == m->acked)
+		m->waits_since = now;
+	m->sent++;
+	return true;
+}
+
 bool agent_node_member_report(struct node_member *m, const struct msg_progress *p,
 			      const struct train_times *times, double now)
 {
 	struct node_packet packet;
-	uint64_t unread = m->sent - m->acked;
-	if (m->fd < 0 || unread >= (m->served ? UNREAD_MOST : 1))
+	if (!may_send(m))
 		return false;
 	agent_node_packet_fill(&packet, m->rank, p, times);
-	packet.number = m->sent + 1;
-	if (send(m->fd, &packet, sizeof packet, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof packet)
-		return false; /* what is wrong is seen when it is read */
-	if (!unread)
-		m->waits_since = now;
-	m->sent++;
+	return send_packet(m, &packet.head, sizeof packet, now);
+}
+
+bool agent_node_member_hand(struct node_member *m, int report, int64_t number, const json_t *body,
+			    double now)
+{
+	bool has = m->handed[report].packet && m->handed[report].number == number;
+	if (!m->served)
+		return false;
+	if (has || !may_send(m))
+		return true; /* in the second case, the next look tries it */
+	size_t len = agent_node_report_fill(&m->report, m->rank, report, body);
+	if (len == 0)
+		return false;
+	if (send_packet(m, &m->report.head, len, now)) {
+		m->handed[report].number = number;
+		m->handed[report].packet = m->sent;
+	}
 	return true;
+}
+
+bool agent_node_member_has_handed(const struct node_member *m, int report, int64_t number)
+{
+	return m->handed[report].packet && m->handed[report].number == number &&
+	       m->acked >= m->handed[report].packet;
 }
 
 void agent_node_member_owe(struct node_member *m)

@@ -6,6 +6,8 @@
  * supervisor itself, and tries the relay again: when it cannot be reached, when it closes, and when a
  * packet has waited for two heartbeats. A rank that the relay has not acknowledged yet does both.
  *
+ * The rank keeps what it must not lose until the relay has acknowledged it: its times and its reports.
+ *
  * It has no thread: the control thread calls it (agent/control_report.c). No call waits.
  */
 #ifndef MUSTER_AGENT_NODE_MEMBER_H
@@ -14,6 +16,7 @@
 #include "agent/engine/train/times.h"
 #include "base/err.h"
 #include "base/msg.h"
+#include "base/rank_rows.h"
 
 #include <stdbool.h>
 
@@ -30,6 +33,13 @@ bool agent_node_member_look(struct node_member *m, double now);
  * says more. */
 bool agent_node_member_report(struct node_member *m, const struct msg_progress *p,
 			      const struct train_times *times, double now);
+
+/* Hands the relay a message of MSG_REPORTS, by its numbers of base/rank_rows.h and of agent/reports.h, unless it
+ * has it. False: it hands nothing on, or the text is too long: the rank must send the message itself. */
+bool agent_node_member_hand(struct node_member *m, int report, int64_t number, const json_t *body,
+			    double now);
+/* Whether the relay has handed it on. */
+bool agent_node_member_has_handed(const struct node_member *m, int report, int64_t number);
 
 /* The next report has new times. */
 void agent_node_member_owe(struct node_member *m);

@@ -1,6 +1,7 @@
 #include "agent/node_packet.h"
 
 #include "base/auth.h"
+#include "base/rank_rows.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -10,11 +11,54 @@
 static const int64_t most = INT64_C(1) << 62; /* as of a field COUNT (base/fields.h) */
 static const double most_s = 1e9;
 
+static struct node_head head_of(int rank, int report)
+{
+	return (struct node_head){ .version = MSG_VERSION, .rank = rank, .report = report };
+}
+
+bool agent_node_head_read(const void *data, size_t len, struct node_head *head)
+{
+	if (len < sizeof *head)
+		return false;
+	memcpy(head, data, sizeof *head);
+	return head->version == MSG_VERSION && head->rank >= 0 && head->report >= NODE_NO_REPORT &&
+	       head->report < REPORTS_COUNT;
+}
+
+/* --- reports -------------------------------------------------------------------------------- */
+
+size_t agent_node_report_size(const json_t *body)
+{
+	return json_dumpb(body, NULL, 0, JSON_COMPACT);
+}
+
+size_t agent_node_report_fill(struct node_report *p, int rank, int report, const json_t *body)
+{
+	size_t n = json_dumpb(body, p->text, sizeof p->text, JSON_COMPACT);
+	if (n == 0 || n > sizeof p->text)
+		return 0;
+	p->head = head_of(rank, report);
+	return offsetof(struct node_report, text) + n;
+}
+
+json_t *agent_node_report_body(const void *data, size_t len)
+{
+	size_t before = offsetof(struct node_report, text);
+	json_t *body = len > before && len <= sizeof(struct node_report)
+			       ? json_loadb((const char *)data + before, len - before, 0, NULL)
+			       : NULL;
+	if (json_is_object(body))
+		return body;
+	json_decref(body);
+	return NULL;
+}
+
+/* --- progress and times ------------------------------------------------------------------------ */
+
 void agent_node_packet_fill(struct node_packet *p, int rank, const struct msg_progress *m,
 			    const struct train_times *times)
 {
-	*p = (struct node_packet){ .version = MSG_VERSION,
-				   .rank = rank,
+	*p = (struct node_packet){ .head = head_of(rank, NODE_NO_REPORT),
 				   .step = m->step,
 				   .count = m->count,
 				   .active = m->active,
@@ -59,13 +103,14 @@ static bool has_valid_times(const struct node_packet *p)
 
 bool agent_node_packet_read(const void *data, size_t len, struct node_packet *p)
 {
-	if (len != sizeof *p)
+	struct node_head head;
+	if (len != sizeof *p || !agent_node_head_read(data, len, &head) ||
+	    head.report != NODE_NO_REPORT)
 		return false;
 	memcpy(p, data, sizeof *p);
-	return p->version == MSG_VERSION && p->rank >= 0 && p->step >= -1 && p->step <= most &&
-	       is_count(p->count) && is_count(p->active) && is_count(p->done) &&
-	       is_duration(p->own_s) && is_duration(p->delay_s) && is_duration(p->stalled_s) &&
-	       is_phase(p->phase) && has_valid_times(p);
+	return p->step >= -1 && p->step <= most && is_count(p->count) && is_count(p->active) &&
+	       is_count(p->done) && is_duration(p->own_s) && is_duration(p->delay_s) &&
+	       is_duration(p->stalled_s) && is_phase(p->phase) && has_valid_times(p);
 }
 
 void agent_node_packet_progress(const struct node_packet *p, struct msg_progress *m)

@@ -15,6 +15,9 @@ enum {
 	 * one message. */
 	RANKS_MOST = 256,
 	READS_MOST = 16, /* packets of a rank per look; they have fewer under way */
+	/* Text of reports in a message: MSG_MAX holds it even if numbers become longer when they are written
+	 * again. What does not fit waits for the next message. */
+	REPORTS_BYTES = MSG_MAX / 16,
 	BACKLOG = RANKS_MOST
 };
 
@@ -22,7 +25,13 @@ struct peer {
 	int fd;
 	int rank; /* -1: its first packet has not come */
 	bool news;
+	bool shown;      /* ... which is in the last body */
+	uint64_t number; /* of its last packet */
+	bool progress;   /* the next member was not handed on */
 	struct node_packet newest;
+	/* not handed on; NULL: none */
+	json_t *reports[REPORTS_COUNT];
+	size_t bytes[REPORTS_COUNT]; /* of their texts */
 };
 
 struct node_relay {
@@ -31,6 +40,8 @@ struct node_relay {
 	struct peer *peers;
 	struct pollfd *polls;
 	int n_ranks, n; /* peers: at most as many as ranks */
+	/* room for a packet; a longer one does not fit its kind */
+	char data[sizeof(struct node_report) + 1];
 };
 
 /* The ranks of the node without the first one, which is this one. */
@@ -97,12 +108,26 @@ int agent_node_relay_open(const struct msg_welcome *w, struct node_relay **out, 
 	return 0;
 }
 
+static void keep_report(struct peer *p, int report, json_t *body, size_t bytes)
+{
+	json_decref(p->reports[report]);
+	p->reports[report] = body;
+	p->bytes[report] = bytes;
+}
+
+static void close_peer(struct peer *p)
+{
+	close(p->fd);
+	for (int i = 0; i < REPORTS_COUNT; i++)
+		keep_report(p, i, NULL, 0);
+}
+
 void agent_node_relay_close(struct node_relay *r)
 {
 	if (!r)
 		return;
 	for (int i = 0; i < r->n; i++)
-		close(r->peers[i].fd);
+		close_peer(&r->peers[i]);
 	if (r->listener >= 0)
 		close(r->listener);
 	free(r->ranks);
@@ -115,7 +140,7 @@ void agent_node_relay_close(struct node_relay *r)
 
 static void drop_peer(struct node_relay *r, int i)
 {
-	close(r->peers[i].fd);
+	close_peer(&r->peers[i]);
 	r->peers[i] = r->peers[--r->n];
 }
 
@@ -130,17 +155,38 @@ static bool may_report(const struct node_relay *r, const struct peer *p, int ran
 	return here;
 }
 
-/* False: the packet must not have come. */
-static bool take_packet(struct node_relay *r, struct peer *p, const void *data, size_t len)
+static bool take_progress(struct peer *p, const void *data, size_t len)
 {
 	struct node_packet packet;
 	if (!agent_node_packet_read(data, len, &packet))
 		return false;
-	if (p->rank < 0 && may_report(r, p, packet.rank))
-		p->rank = packet.rank;
-	if (p->rank != packet.rank)
-		return false;
 	p->newest = packet;
+	p->progress = true;
+	return true;
+}
+
+static bool take_report(struct peer *p, int report, const void *data, size_t len)
+{
+	json_t *body = agent_node_report_body(data, len);
+	if (!body)
+		return false;
+	keep_report(p, report, body, len);
+	return true;
+}
+
+/* False: the packet must not have come. */
+static bool take_packet(struct node_relay *r, struct peer *p, const void *data, size_t len)
+{
+	struct node_head head;
+	if (!agent_node_head_read(data, len, &head))
+		return false;
+	if (p->rank < 0 && may_report(r, p, head.rank))
+		p->rank = head.rank;
+	if (p->rank != head.rank ||
+	    !(head.report == NODE_NO_REPORT ? take_progress(p, data, len)
+					    : take_report(p, (int)head.report, data, len)))
+		return false;
+	p->number = head.number;
 	p->news = true;
 	return true;
 }
@@ -148,12 +194,11 @@ static bool take_packet(struct node_relay *r, struct peer *p, const void *data, 
 /* False: the connection is over. */
 static bool read_peer(struct node_relay *r, struct peer *p)
 {
-	char data[sizeof(struct node_packet) + 1]; /* a longer packet does not fit the size */
 	for (int i = 0; i < READS_MOST; i++) {
-		ssize_t n = recv(p->fd, data, sizeof data, MSG_DONTWAIT);
+		ssize_t n = recv(p->fd, r->data, sizeof r->data, MSG_DONTWAIT);
 		if (n < 0)
 			return errno == EAGAIN || errno == EINTR;
-		if (n == 0 || !take_packet(r, p, data, (size_t)n))
+		if (n == 0 || !take_packet(r, p, r->data, (size_t)n))
 			return false;
 	}
 	return true;
@@ -210,7 +255,7 @@ static bool add_rows(struct msg_node_progress *to, int rank, const struct msg_pr
 	       (!times || !json_array_append_new(to->times, times_row(rank, times)));
 }
 
-static bool add_peer(struct msg_node_progress *to, const struct peer *p)
+static bool add_progress(struct msg_node_progress *to, const struct peer *p)
 {
 	struct msg_progress m;
 	struct train_times times;
@@ -219,28 +264,68 @@ static bool add_peer(struct msg_node_progress *to, const struct peer *p)
 	return add_rows(to, p->rank, &m, has_times ? &times : NULL);
 }
 
-json_t *agent_node_relay_body(const struct node_relay *r, const struct msg_progress *own,
-			      const struct train_times *times)
+static size_t report_bytes(const struct peer *p)
 {
-	struct msg_node_progress m = { .progress = json_array(), .times = json_array() };
-	bool whole = add_rows(&m, r->rank, own, times);
-	for (const struct peer *p = r->peers; p < r->peers + r->n; p++)
-		whole = whole && (!p->news || add_peer(&m, p));
+	size_t bytes = 0;
+	for (int i = 0; i < REPORTS_COUNT; i++)
+		bytes += p->bytes[i];
+	return bytes;
+}
+
+static bool add_reports(struct msg_node_progress *to, int rank, json_t *const *reports)
+{
+	bool whole = true;
+	for (int i = 0; i < REPORTS_COUNT; i++)
+		whole = whole && (!reports[i] ||
+				  !json_array_append_new(to->reports,
+							 msg_report_row(rank, msg_report_type(i),
+									reports[i])));
+	return whole;
+}
+
+/* room: bytes of reports. A peer whose reports do not fit is not acknowledged. */
+static bool add_peer(struct msg_node_progress *to, struct peer *p, size_t *room)
+{
+	size_t bytes = report_bytes(p);
+	p->shown = bytes <= *room;
+	if (p->progress && !add_progress(to, p))
+		return false;
+	if (!p->shown)
+		return true;
+	*room -= bytes;
+	return add_reports(to, p->rank, p->reports);
+}
+
+json_t *agent_node_relay_body(struct node_relay *r, const struct node_own *own)
+{
+	struct msg_node_progress m = { .progress = json_array(),
+				       .times = json_array(),
+				       .reports = json_array() };
+	size_t room = REPORTS_BYTES;
+	bool whole = add_rows(&m, r->rank, &own->progress, own->times) &&
+		     add_reports(&m, r->rank, own->reports);
+	for (struct peer *p = r->peers; p < r->peers + r->n; p++) {
+		p->shown = false;
+		whole = whole && (!p->news || add_peer(&m, p, &room));
+	}
 	json_t *body = whole ? msg_node_progress_json(&m) : NULL;
 	json_decref(m.progress);
 	json_decref(m.times);
+	json_decref(m.reports);
 	return body;
 }
 
 void agent_node_relay_acknowledge(struct node_relay *r)
 {
 	for (struct peer *p = r->peers; p < r->peers + r->n; p++) {
-		if (!p->news)
+		p->progress = false;
+		if (!p->news || !p->shown)
 			continue;
 		p->news = false;
+		for (int i = 0; i < REPORTS_COUNT; i++)
+			keep_report(p, i, NULL, 0);
 		/* A rank that reads none keeps those that it has not read; the next one says more. */
-		if (send(p->fd, &p->newest.number, sizeof p->newest.number,
-			 MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		if (send(p->fd, &p->number, sizeof p->number, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 			continue;
 	}
 }

@@ -63,6 +63,14 @@ static bool has_changed(const struct agent_watch *w, const struct health_finding
 	return false;
 }
 
+static bool has_alarm(const struct health_finding *f, int n)
+{
+	int i = 0;
+	while (i < n && !f[i].alarm)
+		i++;
+	return i < n;
+}
+
 static json_t *findings_json(const struct health_finding *f, int n)
 {
 	json_t *list = json_array();
@@ -90,13 +98,17 @@ static void send_health(struct agent_watch *w, const struct health *h,
 	w->n_sent = n;
 	w->clock = clock;
 	w->gpu_clock = gpu_clock;
-	agent_control_send(
-		w->o.control, MSG_HEALTH,
+	json_t *body =
 		msg_health_json(&(struct msg_health){ .step = agent_control_step(w->o.control),
 						      .clock = clock,
 						      .gpu_clock = gpu_clock,
-						      .findings = findings }));
+						      .findings = findings });
 	json_decref(findings);
+	/* A device with a defect may take this process with it. */
+	if (has_alarm(f, n))
+		agent_control_report_at_once(w->o.control, MSG_HEALTH, body);
+	else
+		agent_control_report_later(w->o.control, MSG_HEALTH, body);
 }
 
 static void send_links(struct agent_watch *w, struct links *l)
@@ -107,8 +119,8 @@ static void send_links(struct agent_watch *w, struct links *l)
 						     comm_links(w->o.world, sums, MOST))
 				 : NULL;
 	if (list)
-		agent_control_send(w->o.control, MSG_LINKS,
-				   msg_links_json(&(struct msg_links){ .links = list }));
+		agent_control_report_later(w->o.control, MSG_LINKS,
+					   msg_links_json(&(struct msg_links){ .links = list }));
 	json_decref(list);
 	free(sums);
 }

@@ -22,7 +22,7 @@
 #include "base/time_parts.h"
 
 enum {
-	MSG_VERSION = 13,
+	MSG_VERSION = 14,
 	CONSOLE_VERSION =
 		1, /* of the messages console_*, for consoles of another version of muster */
 	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
@@ -65,10 +65,10 @@ enum {
 	X(MSG_BURN_IN_ORDER,  burn_in_order,  MSG_BURN_IN_ORDER_FIELDS,  "supervisor", "to the burn-in of a node: what it measures next") \
 	X(MSG_BURN_IN_CARD,   burn_in_card,   MSG_BURN_IN_CARD_FIELDS,   "burn-in, supervisor", "what one end of a link publishes for the other end; the supervisor forwards it") \
 	X(MSG_BURN_IN_RESULT, burn_in_result, MSG_BURN_IN_RESULT_FIELDS, "burn-in", "the answer to burn_in_order") \
-	X(MSG_HEALTH,    health,   MSG_HEALTH_FIELDS,   "agent",      "what a rank, its device and its node showed in a window, when it has changed") \
+	X(MSG_HEALTH,    health,   MSG_HEALTH_FIELDS,   "agent",      "what a rank, its device and its node showed in a window, when it has changed, unless node_progress says it") \
 	X(MSG_EXAMINE,   examine,  MSG_EXAMINE_FIELDS,  "supervisor", "find out what a process of the agent's host does: itself, or another agent, which does not answer") \
 	X(MSG_EXAMINED,  examined, MSG_EXAMINED_FIELDS, "agent",      "an answer to examine: at once what the kernel shows, and in the last one also a function") \
-	X(MSG_LINKS,     links,    MSG_LINKS_FIELDS,    "agent",      "how fast a rank's bytes got to other ranks over the network in a window, when it has changed") \
+	X(MSG_LINKS,     links,    MSG_LINKS_FIELDS,    "agent",      "how fast a rank's bytes got to other ranks over the network in a window, when it has changed, unless node_progress says it") \
 	X(MSG_REGROUP,   regroup,  MSG_REGROUP_FIELDS,  "supervisor", "the generation is lost: abort its communicators, keep the process, and answer with idle") \
 	X(MSG_IDLE,      idle,     MSG_IDLE_FIELDS,     "agent",      "the agent has left its generation; it waits for the welcome of the next one") \
 	X(MSG_ENDPOINTS, endpoints, MSG_ENDPOINTS_FIELDS, "agent",    "what the rank publishes for the others, and whose it needs, in a generation that does not use PMIx") \
@@ -87,7 +87,7 @@ enum {
 	X(MSG_OUTPUT,    output,   MSG_OUTPUT_FIELDS,   "agent",      "lines that the task has printed, for the terminal; none: it has printed some that nobody sees (program.silence)") \
 	X(MSG_BEGAN,     began,    MSG_BEGAN_FIELDS,    "agent",      "the task has reported its first step through the client, before the first message metrics") \
 	X(MSG_CLIENT_CKPT, client_ckpt, MSG_CLIENT_CKPT_FIELDS, "agent", "the task has saved a checkpoint of its own") \
-	X(MSG_NODE_PROGRESS, node_progress, MSG_NODE_PROGRESS_FIELDS, "agent", "from the first rank of a node: what progress and times say, for those of the node's ranks that have news (agent/node_relay.h)")
+	X(MSG_NODE_PROGRESS, node_progress, MSG_NODE_PROGRESS_FIELDS, "agent", "from the first rank of a node: what progress, times, health and links say, for those of the node's ranks that have news (agent/node_relay.h)")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -147,7 +147,8 @@ enum {
 
 #define MSG_NODE_PROGRESS_FIELDS(F) \
 	F(progress, JSON, REQUIRED, "a list: a row of each rank (msg_progress_row)") \
-	F(times,    JSON, REQUIRED, "a list: a row of each rank that has any (msg_times_row)")
+	F(times,    JSON, REQUIRED, "a list: a row of each rank that has any (msg_times_row)") \
+	F(reports,  JSON, REQUIRED, "a list: a row of each other message that a rank would have sent (msg_report_row)")
 
 #define MSG_LOG_FIELDS(F) \
 	F(level, TEXT, REQUIRED, "\"warn\" or \"error\"") \
@@ -227,13 +228,19 @@ enum {
 	F(umask,        INT,  REQUIRED, "of the user who has started muster, which itself has a stricter one") \
 	F(shown,        FLAG, REQUIRED, "whether the agent sends the task's output")
 
+/* Of each message that may be a row of node_progress instead (base/rank_rows.h). */
+#define MSG_REPORT_FIELDS(F) \
+	F(number, COUNT, REQUIRED, "higher than in each earlier message of this type by this agent: the two ways are not equally fast")
+
 #define MSG_HEALTH_FIELDS(F) \
+	MSG_REPORT_FIELDS(F) \
 	F(step,      INT64,  REQUIRED, "the step the trainer was in at the end of the window") \
 	F(clock,     NUMBER, REQUIRED, "MHz of its cores, a mean; 0: unknown") \
 	F(gpu_clock, NUMBER, REQUIRED, "MHz of its GPU, a mean; 0: unknown") \
 	F(findings,  JSON,   REQUIRED, "a list of struct msg_finding")
 
 #define MSG_LINKS_FIELDS(F) \
+	MSG_REPORT_FIELDS(F) \
 	F(links, JSON, REQUIRED, "a list of struct msg_link: the busiest ones")
 
 #define MSG_STOP_FIELDS(F) \

@@ -107,6 +107,16 @@ event_field() { # run event field [rank]
 	event "$1" "$2" | { [[ -z ${4-} ]] && cat || grep "\"rank\":$4[,}]"; } | tail -n 1 | grep -oP "\"$3\":\"?\K[^,\"}]+"
 }
 
+# Prints the process of a rank's last agent.
+agent_pid() { # run rank
+	event "$1" hello | grep -oP "\{\"rank\":$2,\"pid\":\K[0-9]+" | tail -n 1
+}
+
+# Prints how many agents have connected.
+count_agents() { # run
+	event "$1" hello | grep -o '"pid":' | wc -l
+}
+
 # Prints the last step that the run has metrics of; 0: none. It runs no program, because a run trains many steps while a loaded
 # machine starts a program.
 last_step() { # run
@@ -170,7 +180,7 @@ kill_ranks() {
 			return 1
 		}
 		killed=$EPOCHREALTIME
-		kill -9 "$(event_field "$name" hello pid "$rank")"
+		kill -9 "$(agent_pid "$name" "$rank")"
 		generation=$((generation + 1))
 		wait_for 60 generation_steps "$name" $generation || {
 			echo "rank $rank was killed after step $step, and generation $generation has not finished a step"

@@ -4,7 +4,7 @@
 kill_at_once() { # run rank...
 	local name=$1 rank pids=()
 	shift
-	for rank; do pids+=("$(event_field "$name" hello pid "$rank")"); done
+	for rank; do pids+=("$(agent_pid "$name" "$rank")"); done
 	echo "$EPOCHREALTIME" >>"$(run_folder "$name")/kills"
 	kill -9 "${pids[@]}" || true # the second one may have ended with its generation
 }

@@ -6,6 +6,7 @@
 #include "launcher/cli/output.h"
 #include "launcher/cli/run_words.h"
 #include "launcher/console/look.h"
+#include "launcher/rundir/agents.h"
 #include "launcher/rundir/find.h"
 #include "launcher/rundir/output.h"
 #include "launcher/rundir/split.h"
@@ -92,7 +93,7 @@ static void print_event(struct printing *p, const json_t *o)
 	if (!agent || generation != p->generation)
 		print_agents(p);
 	if (agent) {
-		p->agents++;
+		p->agents += rundir_agents_of(o, NULL, NULL);
 		p->generation = generation;
 		p->time = time;
 		return;

@@ -1,5 +1,6 @@
 #include "launcher/drill/story.h"
 
+#include "launcher/rundir/agents.h"
 #include "launcher/rundir/events.h"
 
 #include <math.h>
@@ -55,14 +56,17 @@ static void tell_start(struct drill_story *s, const json_t *o)
 	s->launches++;
 }
 
+static void note_agent(void *story, const struct rundir_joined *agent)
+{
+	struct drill_story *s = story;
+	struct drill_agent *a;
+	if (agent->pid > 1 && (a = add_row(s, &s->agents, &s->n_agents, sizeof *s->agents)))
+		*a = (struct drill_agent){ agent->rank, s->generation, (pid_t)agent->pid };
+}
+
 static void tell_hello(struct drill_story *s, const json_t *o)
 {
-	struct rundir_hello h;
-	struct err e = ERR_INIT;
-	struct drill_agent *a;
-	if (!rundir_read_hello(o, &h, &e) && h.pid > 1 &&
-	    (a = add_row(s, &s->agents, &s->n_agents, sizeof *s->agents)))
-		*a = (struct drill_agent){ h.rank, s->generation, (pid_t)h.pid };
+	rundir_agents_of(o, note_agent, s);
 }
 
 static void tell_ready(struct drill_story *s, const json_t *o)

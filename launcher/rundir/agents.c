@@ -8,14 +8,46 @@
 #include <string.h>
 
 /* A line of hello or ready is much shorter. */
-enum { LINE_MAX_BYTES = 4096, READ_BYTES = 1 << 20 };
+enum { LINE_MAX_BYTES = 1 << 16, READ_BYTES = 1 << 20 };
 
-static void read_hello(const json_t *line, uint32_t generation,
-		       const struct rundir_agents_reader *to)
+int rundir_agents_of(const json_t *line, void (*take)(void *arg, const struct rundir_joined *a),
+		     void *arg)
 {
 	struct rundir_hello h;
-	if (!rundir_hello_read(line, &h, NULL) && h.rank >= 0 && h.pid > 0 && h.start > 0)
-		to->hello(to->arg, generation, &h);
+	struct rundir_agent a;
+	const json_t *list = json_object_get(line, "agents");
+	size_t n = list ? json_array_size(list) : 1;
+	int taken = 0;
+	if (rundir_read_hello(line, &h, NULL) && list)
+		return 0;
+	for (size_t i = 0; i < n && h.node && h.boot; i++) {
+		if (rundir_read_agent(list ? json_array_get(list, i) : line, &a, NULL) ||
+		    a.rank < 0 || a.pid < 1)
+			continue;
+		taken++;
+		if (!take)
+			continue;
+		take(arg, &(struct rundir_joined){ .rank = a.rank,
+						   .node = h.node,
+						   .pid = a.pid,
+						   .start = a.start,
+						   .pid_space = h.pid_space,
+						   .boot = h.boot,
+						   .kept = h.has_kept && h.kept });
+	}
+	return taken;
+}
+
+struct reading {
+	const struct rundir_agents_reader *to;
+	uint32_t generation;
+};
+
+static void read_agent(void *reading, const struct rundir_joined *a)
+{
+	const struct reading *r = reading;
+	if (a->start > 0)
+		r->to->hello(r->to->arg, r->generation, a);
 }
 
 void rundir_agents_read_line(const char *line, size_t len, const struct rundir_agents_reader *to)
@@ -28,7 +60,8 @@ void rundir_agents_read_line(const char *line, size_t len, const struct rundir_a
 	json_int_t generation = json_integer_value(json_object_get(doc, "generation"));
 	if (event && generation >= 1 && generation <= UINT32_MAX) {
 		if (!strcmp(event, "hello"))
-			read_hello(doc, (uint32_t)generation, to);
+			rundir_agents_of(doc, read_agent,
+					 &(struct reading){ to, (uint32_t)generation });
 		else if (!strcmp(event, "ready"))
 			to->ready(to->arg, (uint32_t)generation);
 	}

@@ -12,12 +12,30 @@
 #include "base/err.h"
 #include "launcher/rundir/events.h"
 
+#include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Called for each such event, in the order of the file. Texts are valid during the call. */
+/* An agent of an event hello. */
+struct rundir_joined {
+	int rank;
+	const char *node;
+	int pid;
+	int64_t start, pid_space;
+	const char *boot;
+	bool kept;
+};
+
+/* Calls `take` for each agent of the event, whose texts borrow from `line`; one whose rank or pid is invalid is
+ * skipped. Up to version 14 of the control protocol the event was about one agent, and had its rank, pid and
+ * start as fields of its own. Returns how many there are. take: may be NULL. */
+int rundir_agents_of(const json_t *line, void (*take)(void *arg, const struct rundir_joined *a),
+		     void *arg);
+
+/* Called for each agent and such event, in the order of the file. Texts are valid during the call. */
 struct rundir_agents_reader {
-	void (*hello)(void *arg, uint32_t generation, const struct rundir_hello *h);
+	void (*hello)(void *arg, uint32_t generation, const struct rundir_joined *a);
 	/* every rank of the generation was ready */
 	void (*ready)(void *arg, uint32_t generation);
 	void *arg;

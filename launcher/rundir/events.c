@@ -33,9 +33,9 @@ void rundir_health(struct rundir *r, uint32_t generation, const struct rundir_he
 	rundir_append(r, RUNDIR_HEALTH, generation, health_rows(), fields);
 }
 
-int rundir_hello_read(const json_t *line, struct rundir_hello *h, struct err *e)
+json_t *rundir_agent_json(const struct rundir_agent *a)
 {
-	return fields_read(hello_rows(), line, "event hello", h, e);
+	return fields_json(agent_rows(), a);
 }
 
 int rundir_verdict_read(const json_t *o, struct rundir_verdict *v, struct err *e)

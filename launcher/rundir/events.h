@@ -27,7 +27,7 @@
 	X(start_again,      "start-again",      start_again, "a helper process died in the first start; the same generation starts again") \
 	X(started,          "started",          none,        "every process of the generation runs") \
 	X(pmix,             "pmix",             pmix,        "muster's own servers serve PMIx to the generation or to the next one, or the helper of a node is lost") \
-	X(hello,            "hello",            hello,       "an agent has connected") \
+	X(hello,            "hello",            hello,       "agents of a node have connected") \
 	X(refused,          "refused",          why,         "a connection was closed: a stranger, a stale or second agent, or an invalid frame") \
 	X(accept_failed,    "accept-failed",    why,         "connections cannot be accepted; the first time in a generation") \
 	X(connected,        "connected",        none,        "every rank has connected") \
@@ -104,10 +104,17 @@
 	F(text, LINE, REQUIRED, "why")
 
 #define RUNDIR_HELLO_FIELDS(F) \
-	F(rank, INT,  REQUIRED, "the rank") \
-	F(node, TEXT, REQUIRED, "its host name") \
-	MSG_PROCESS_FIELDS(F) \
-	F(kept, FLAG, OPTIONAL, "whether the agent continues from the last generation")
+	F(node,      TEXT,  REQUIRED, "host name") \
+	F(boot,      TEXT,  REQUIRED, "random id of the boot; \"\": unknown") \
+	F(pid_space, COUNT, REQUIRED, "inode of the PID namespace of these agents; 0: unknown") \
+	F(kept,      FLAG,  OPTIONAL, "whether the agents continue from the last generation") \
+	F(agents,    JSON,  REQUIRED, "a list: rank, pid and start of each agent")
+
+/* An element of the list `agents` of hello. */
+#define RUNDIR_AGENT_FIELDS(F) \
+	F(rank,  INT,   REQUIRED, "the rank") \
+	F(pid,   INT,   REQUIRED, "process id") \
+	F(start, COUNT, REQUIRED, "clock ticks from the boot to the start of the process; 0: unknown")
 
 #define RUNDIR_WHY_FIELDS(F) \
 	F(why, LINE, REQUIRED, "the cause")
@@ -381,6 +388,7 @@
 	X(start_again, RUNDIR_START_AGAIN_FIELDS) \
 	X(pmix,        RUNDIR_PMIX_FIELDS) \
 	X(hello,       RUNDIR_HELLO_FIELDS) \
+	X(agent,       RUNDIR_AGENT_FIELDS) \
 	X(why,         RUNDIR_WHY_FIELDS) \
 	X(regrouped,   RUNDIR_REGROUPED_FIELDS) \
 	X(step,        RUNDIR_STEP_FIELDS) \
@@ -452,8 +460,8 @@ RUNDIR_TABLES(RUNDIR_READER)
 /* Appends a line to health.jsonl, as rundir_event_*() does to events.jsonl. */
 void rundir_health(struct rundir *r, uint32_t generation, const struct rundir_health *fields);
 
-/* Reads the fields of an event hello; *h borrows from `line`. */
-int rundir_hello_read(const json_t *line, struct rundir_hello *h, struct err *e);
+/* An element of the list `agents` of hello, a new reference. NULL: no memory. */
+json_t *rundir_agent_json(const struct rundir_agent *a);
 /* Reads what `muster trace --json` printed; *v borrows from `o`. */
 int rundir_verdict_read(const json_t *o, struct rundir_verdict *v, struct err *e);
 

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/run_paths.h"
 #include "base/segments.h"
+#include "launcher/rundir/agents.h"
 #include "launcher/rundir/events.h"
 #include "launcher/rundir/follow.h"
 #include "launcher/rundir/output.h"
@@ -129,14 +130,18 @@ static struct rundir_seat *seat_of(struct rundir_history *h, int rank)
 	return &h->seats[rank];
 }
 
-static void on_hello(struct rundir_history *h, const struct rundir_line *l)
+static void take_seat(void *history, const struct rundir_joined *a)
 {
-	struct rundir_hello hello;
-	struct rundir_seat *s;
-	if (rundir_read_hello(l->fields, &hello, NULL) || !(s = seat_of(h, hello.rank)))
+	struct rundir_seat *s = seat_of(history, a->rank);
+	if (!s)
 		return;
 	free(s->node);
-	s->node = copy(hello.node);
+	s->node = copy(a->node);
+}
+
+static void on_hello(struct rundir_history *h, const struct rundir_line *l)
+{
+	rundir_agents_of(l->fields, take_seat, h);
 }
 
 static void on_ready(struct rundir_history *h, const struct rundir_line *l)

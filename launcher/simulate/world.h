@@ -114,6 +114,8 @@ struct process {
 	struct crew *crew;
 	bool stop;
 	int64_t step, count, resumed;
+	int64_t windows; /* messages health */
+	double next_window;
 	double slow; /* it computes so many times slower */
 	double ready_at, worked,
 		computed; /* worked: seconds in steps since; computed: of its own work */

@@ -193,6 +193,7 @@ static void reset_generation(struct supervisor *s)
 {
 	for (int r = 0; r < s->world; r++)
 		s->ranks[r] = (struct rank_state){ .step = -1 };
+	s->hellos_waiting = (struct hellos_state){ .waiting = 0 };
 	s->hellos = s->readies = s->finishes = s->refusals = 0;
 	s->lost = s->stepped = s->gone = s->pmix_refused = s->rollback.bad = s->trained = false;
 	s->recovery.known = s->recovery.silent = s->recovery.growing = false;

@@ -99,26 +99,11 @@ static void claim_rank(struct supervisor *s, struct connection *c, const struct 
 	};
 	snprintf(k->id.boot, sizeof k->id.boot, "%s", h->boot);
 	snprintf(k->host, sizeof k->host, "%s", h->node);
-	rundir_event_hello(s->o.run, s->generation,
-			   &(struct rundir_hello){ .rank = h->rank,
-						   .node = h->node,
-						   .pid = h->pid,
-						   .start = h->start,
-						   .pid_space = h->pid_space,
-						   .boot = h->boot });
 	supervise_predecessors_add(s->predecessors, s->generation, h);
-	struct err failed = ERR_INIT;
-	if (supervise_send_welcome(s, c, h->rank, h->node, &failed)) {
-		struct lost_rank loss = { .rank = h->rank,
-					  .how = LOST_PROTOCOL,
-					  .code = failed.code,
-					  .at = supervise_now(s) };
-		snprintf(loss.text, sizeof loss.text, "cannot send the welcome: %.900s",
-			 failed.text);
-		supervise_handle(s, EV_LOST, &loss, NULL);
-		return;
-	}
-	if (++s->hellos == s->world)
+	s->hellos++;
+	uint32_t generation = s->generation;
+	supervise_hellos_add(s, h->rank);
+	if (s->generation == generation && !s->lost && s->hellos == s->world)
 		supervise_handle(s, EV_ALL_CONNECTED, NULL, NULL);
 }
 

@@ -1,5 +1,6 @@
 /* messages: what the supervisor does with each message of an agent. */
 #include "base/ranges.h"
+#include "base/rank_rows.h"
 #include "launcher/supervise/supervisor.h"
 #include "launcher/supervise/traced_numbers.h"
 
@@ -450,6 +451,28 @@ static const struct {
 	[MSG_CLIENT_CKPT] = { on_client_ckpt, false },
 };
 
+/* Notes a message of MSG_REPORTS. True: one that was sent later has come before it. */
+static bool is_overtaken(struct rank_state *k, enum msg_type type, const json_t *body)
+{
+	int report = msg_report_index(type);
+	const json_t *number = json_object_get(body, "number");
+	if (report < 0 || !json_is_integer(number)) /* its reader refuses it */
+		return false;
+	if (json_integer_value(number) <= k->reports[report])
+		return true;
+	k->reports[report] = json_integer_value(number);
+	return false;
+}
+
+void supervise_report(struct supervisor *s, int rank, enum msg_type type, const json_t *body)
+{
+	struct rank_state *k = &s->ranks[rank];
+	struct connection *c = k->connection;
+	struct err e = ERR_INIT;
+	if (!is_overtaken(k, type, body) && handlers[type].handle(s, c, body, &e))
+		lose_rank(s, c, e.code, e.text);
+}
+
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m)
 {
 	struct supervisor *s = supervisor;
@@ -464,6 +487,8 @@ void supervise_message(void *supervisor, struct connection *c, const struct msg 
 		return;
 	if (rank >= 0)
 		supervise_progress_heard(s, rank);
+	if (rank >= 0 && is_overtaken(&s->ranks[rank], m->type, m->body))
+		return;
 	int rc = known ? handlers[m->type].handle(s, c, m->body, &e)
 		       : err_set(&e, ERR_PROTO, "message %s: only the supervisor sends it",
 				 msg_word(m->type));

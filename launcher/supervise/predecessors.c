@@ -182,7 +182,7 @@ void supervise_predecessors_keep(struct predecessors *p, uint32_t generation,
 	}
 }
 
-static void read_hello(void *predecessors, uint32_t generation, const struct rundir_hello *h)
+static void read_hello(void *predecessors, uint32_t generation, const struct rundir_joined *h)
 {
 	const struct msg_hello as = { .rank = h->rank,
 				      .node = h->node,
@@ -190,7 +190,7 @@ static void read_hello(void *predecessors, uint32_t generation, const struct run
 				      .start = h->start,
 				      .pid_space = h->pid_space,
 				      .boot = h->boot };
-	if (h->has_kept && h->kept)
+	if (h->kept)
 		supervise_predecessors_keep(predecessors, generation, &as);
 	else
 		supervise_predecessors_add(predecessors, generation, &as);

@@ -100,6 +100,19 @@ static int note_times_row(struct supervisor *s, int sender, const json_t *row, s
 	return supervise_times_note(s, rank, &m, e);
 }
 
+/* It may have waited with the relay, so it does not count as heard. */
+static int note_report_row(struct supervisor *s, int sender, const json_t *row, struct err *e)
+{
+	enum msg_type type;
+	const json_t *body;
+	int rank;
+	if (msg_report_row_read(row, &rank, &type, &body, e) || check_rank(s, sender, rank, e))
+		return -1;
+	if (is_awaited(&s->ranks[rank]))
+		supervise_report(s, rank, type, body);
+	return 0;
+}
+
 static int note_rows(struct supervisor *s, int sender, const json_t *rows,
 		     int (*note)(struct supervisor *s, int sender, const json_t *row,
 				 struct err *e),
@@ -107,7 +120,8 @@ static int note_rows(struct supervisor *s, int sender, const json_t *rows,
 {
 	if (!json_is_array(rows))
 		return err_set(e, ERR_PROTO, "message node_progress: a list is expected");
-	for (size_t i = 0; i < json_array_size(rows); i++)
+	uint32_t generation = s->generation;
+	for (size_t i = 0; i < json_array_size(rows) && s->generation == generation; i++)
 		if (note(s, sender, json_array_get(rows, i), e))
 			return -1;
 	return 0;
@@ -118,7 +132,8 @@ int supervise_progress_note_node(struct supervisor *s, int rank, const json_t *b
 	struct msg_node_progress m;
 	return msg_node_progress_read(body, &m, e) ||
 			       note_rows(s, rank, m.progress, note_progress_row, e) ||
-			       note_rows(s, rank, m.times, note_times_row, e)
+			       note_rows(s, rank, m.times, note_times_row, e) ||
+			       note_rows(s, rank, m.reports, note_report_row, e)
 		       ? -1
 		       : 0;
 }

@@ -3,7 +3,12 @@
  * of a node for those of its node (message node_progress, agent/node_relay.h).
  *
  * The reports of one rank may come on both ways, as when its relay was stopped for a while. Its counts
- * never fall, so a report with a lower count is an older one, and is left out.
+ * never fall, so a report with a lower count is an older one, and is left out. The messages of MSG_REPORTS
+ * (base/rank_rows.h), which may be rows of node_progress too, have numbers for that; one whose body is
+ * invalid costs the rank that it is of, not the one that has handed it on.
+ *
+ * Only a row of progress counts as news of its rank: the rank has sent it, or its counts would be lower. So a
+ * rank that is stopped falls silent behind a relay that lives as if there were none.
  *
  * Only the files of this room include it.
  */

@@ -268,15 +268,26 @@ static void rename_agent(struct supervisor *s, const struct kept_agent *a)
 				      .pid_space = k->id.pid_space,
 				      .boot = k->id.boot };
 	supervise_predecessors_keep(s->predecessors, s->generation, &as);
-	rundir_event_hello(s->o.run, s->generation,
-			   &(struct rundir_hello){ .rank = a->rank,
-						   .node = k->host,
-						   .pid = k->id.pid,
-						   .start = k->id.start,
-						   .pid_space = k->id.pid_space,
-						   .boot = k->id.boot,
-						   .has_kept = true,
-						   .kept = true });
+}
+
+/* Without memory each has a line of its own. */
+static void record_agents(struct supervisor *s)
+{
+	const struct regroup_state *r = &s->regroup;
+	struct hello_agent *list = r->n ? calloc((size_t)r->n, sizeof *list) : NULL, one;
+	int n = 0;
+	for (int i = 0; i < r->n; i++) {
+		if (r->kept[i].rank < 0)
+			continue;
+		one = (struct hello_agent){ r->kept[i].rank, &r->kept[i].agent };
+		if (list)
+			list[n++] = one;
+		else
+			supervise_hellos_write(s, &one, 1, true);
+	}
+	if (n)
+		supervise_hellos_write(s, list, n, true);
+	free(list);
 }
 
 /* The agent becomes its rank. If the welcome cannot be sent, a new agent takes its place. */
@@ -313,6 +324,7 @@ void supervise_regroup_place(struct supervisor *s)
 			s->by_pmix = false;
 			rename_agent(s, &r->kept[i]);
 		}
+	record_agents(s);
 	for (int i = 0; i < r->n; i++)
 		if (r->kept[i].agent.connection)
 			welcome_agent(s, &r->kept[i]);

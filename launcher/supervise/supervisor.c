@@ -215,6 +215,7 @@ void supervise_tick(struct supervisor *s)
 	double now = supervise_now(s);
 	supervise_note_sleep(s);
 	launcher_connections_tick(s->connections, now);
+	supervise_hellos_tick(s);
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
 		supervise_handle(s, EV_TIMEOUT, NULL, NULL);
 	if (s->state == SUP_REGROUPING)
@@ -252,6 +253,7 @@ double supervise_due(const struct supervisor *s)
 		due = fmin(due, s->deadline);
 	if (s->settle_at > 0)
 		due = fmin(due, s->settle_at);
+	due = fmin(due, supervise_hellos_due(s));
 	return fmax(due, s->last_tick + least_s);
 }
 

@@ -10,6 +10,7 @@
  *     transitions.c  the table of transitions: for each state and event, what to do
  *     next.c         what follows a generation
  *     hello.c        lets agents join a generation
+ *     hellos.c       records them, node by node, and welcomes them
  *     messages.c     handles the agents' messages
  *     progress.c     notes what the ranks, or the relays of their nodes, say of their progress
  *     watchdog.c     finds ranks that are silent or hang (hang_limit.c: after how long)
@@ -59,6 +60,7 @@
 #define MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
 
 #include "base/process_id.h"
+#include "base/rank_rows.h"
 #include "launcher/connections.h"
 #include "launcher/exports/exports.h"
 #include "launcher/rundir/events.h"
@@ -73,6 +75,7 @@
 #include "launcher/supervise/guard.h"
 #include "launcher/supervise/hang_limit.h"
 #include "launcher/supervise/heartbeat.h"
+#include "launcher/supervise/hellos.h"
 #include "launcher/supervise/links.h"
 #include "launcher/supervise/notices.h"
 #include "launcher/supervise/predecessors.h"
@@ -155,6 +158,10 @@ enum outcome { OUTCOME_NONE, OUTCOME_RESTART, OUTCOME_STOPPED, OUTCOME_FINISHED 
 struct rank_state {
 	struct connection *connection; /* NULL before hello and after it has closed */
 	bool hello, ready, finished, exited, dumped;
+	bool waits; /* for its welcome: hellos.h */
+	/* times: step, phase or count last changed; last message. They are near the beginning, because the watchdog
+	 * reads these of all ranks, and hardly anything else. */
+	double moved, beat;
 	bool blamed_peer; /* failed and blamed another rank */
 	bool failed;      /* by an error of its own */
 	/* regroup.h: its agent lives on after this generation; it has left it */
@@ -168,10 +175,10 @@ struct rank_state {
 	char host[256]; /* of its hello */
 	int64_t step;
 	char phase[32];
-	int64_t count;      /* of the message progress */
-	double moved, beat; /* times: step, phase or count last changed; last message */
-	int64_t active;     /* of the message progress */
-	double active_at;   /* time at which it last changed */
+	int64_t count;                  /* of the message progress */
+	int64_t active;                 /* of the message progress */
+	double active_at;               /* time at which it last changed */
+	int64_t reports[REPORTS_COUNT]; /* the highest number of each message of MSG_REPORTS */
 };
 
 struct child;
@@ -200,6 +207,7 @@ struct supervisor {
 	struct rank_state *ranks;
 	int most; /* ranks of any generation */
 	int world, hellos, readies, finishes;
+	struct hellos_state hellos_waiting;
 	struct restart restart;
 	struct rollback_state rollback;
 	struct recovery_state recovery;
@@ -320,6 +328,8 @@ int supervise_send_welcome(struct supervisor *s, struct connection *c, int rank,
 
 /* messages.c */
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m);
+/* A message of MSG_REPORTS by this rank, which is connected, that another rank has handed on. */
+void supervise_report(struct supervisor *s, int rank, enum msg_type type, const json_t *body);
 
 /* The end of a hang's text until its ranks have been examined. */
 #define SUPERVISE_GUESS "; this one is the furthest behind"

@@ -547,6 +547,7 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 void supervise_handle(struct supervisor *s, enum sup_event ev, const struct lost_rank *loss,
 		      const char *reason)
 {
+	supervise_hellos_end(s);
 	if (ev == EV_TIMEOUT && s->settle_at && supervise_now(s) >= s->settle_at) {
 		lose_generation(s);
 		return;

@@ -30,7 +30,7 @@ audited() {
 		</dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
 	pid=$!
 	wait_for 60 step_reached moved 24
-	kill -KILL "$(event_field moved hello pid 1)"
+	kill -KILL "$(agent_pid moved 1)"
 	wait_for 60 event moved restart
 	wait_for 60 eval '[[ $(event moved first-step | wc -l) -eq 2 ]]' # of each generation
 	kill -TERM $pid

@@ -49,7 +49,7 @@ saved() { event killed ckpt >/dev/null; }
 	small killed job.device=cuda job.steps=1000000 checkpoint.every=2 restart.backoff=0.1 &
 	pid=$!
 	wait_for 60 saved
-	kill -9 "$(event_field killed hello pid)"
+	kill -9 "$(agent_pid killed 0)"
 	wait_for 60 again
 	kill -TERM $pid
 	rc=0

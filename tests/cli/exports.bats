@@ -13,7 +13,7 @@ setup_file() {
 		"metrics.textfile=$BATS_FILE_TMPDIR/board.prom")
 	run_tiny board "${long[@]}" &
 	wait_for 60 step_reached board 80
-	kill -9 "$(event_field board hello pid 1)"
+	kill -9 "$(agent_pid board 1)"
 	wait_for 60 generation_steps board 2
 	wait_for 60 step_reached board 170
 	kill -9 "$(<"$(run_folder board)/lock")"

@@ -175,7 +175,7 @@ teardown() {
 	echo "$output"
 	[[ $status -eq 0 ]]
 	start childless-long --ignore-signal=CHLD
-	kill -KILL "$(event_field childless-long hello pid 0)"
+	kill -KILL "$(agent_pid childless-long 0)"
 	wait_for 60 restarted childless-long
 	kill -TERM "$pid"
 	ended 75
@@ -208,7 +208,7 @@ ended() {
 @test "processes that the launcher starts ignore and block only the signals that it chose" {
 	start inherited --ignore-signal
 	local agent
-	agent=$(event_field inherited hello pid 0)
+	agent=$(agent_pid inherited 0)
 	# The numbers are SIGHUP 1, SIGPIPE 13 and SIGXFSZ 25; 32 and 33, which the C library reserves; SIGINT 2, SIGUSR1 10 and SIGTERM 15,
 	# which a thread of the agent reads.
 	grep -E '^Sig(Blk|Ign)' "/proc/$agent/status"

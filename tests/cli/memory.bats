@@ -35,7 +35,7 @@ await_step() {
 kill_now() {
 	local name=$1 rank pids=()
 	shift
-	for rank; do pids+=("$(event_field "$name" hello pid "$rank")"); done
+	for rank; do pids+=("$(agent_pid "$name" "$rank")"); done
 	kill -9 "${pids[@]}"
 }
 
@@ -116,7 +116,7 @@ audited() { "$MUSTER" data audit "$(run_folder "$1")" >"$BATS_TEST_TMPDIR/audit"
 }
 
 # generation_known NAME GENERATION: succeeds when the supervisor has sent its welcomes.
-generation_known() { grep -q "\"event\":\"hello\".*\"generation\":$2,\"rank\":1," "$(run_folder "$1")/events.jsonl"; }
+generation_known() { grep -q "\"event\":\"hello\".*\"generation\":$2,.*{\"rank\":1," "$(run_folder "$1")/events.jsonl"; }
 
 @test "each rank in turn, again and again: memory carries the run from one generation to the next" {
 	run_tiny long job.steps=300 parallel.tp=2 parallel.dp=2 checkpoint.memory_every=0

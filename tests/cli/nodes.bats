@@ -108,7 +108,7 @@ lose_rank() {
 		</dev/null >"$BATS_TEST_TMPDIR/$name.out" 2>&1 3>&- &
 	local pid=$!
 	wait_for 60 step_reached "$name" 5
-	kill -STOP "$(event_field "$name" hello pid 1)"
+	kill -STOP "$(agent_pid "$name" 1)"
 	wait $pid || [[ $? -eq 1 ]]
 }
 

@@ -212,14 +212,14 @@ printed() { cat "$BATS_FILE_TMPDIR/$1.out"; } # run
 @test "a rank that is killed is a restart, and without restarts a failure with its remedy" {
 	start_run killed notify.url="$url" notify.on=restarted,failed,done job.steps=100000 parallel.dp=2 checkpoint.every=10
 	wait_for 60 step_reached killed 12
-	kill -KILL "$(event_field killed hello pid 1)"
+	kill -KILL "$(agent_pid killed 1)"
 	wait_for 60 grep -q '"event": "restarted"' "$hook/log"
 	grep -q 'ranks train again from step [0-9]* on; before that: rank 1 on .*SIGKILL' "$hook/log"
 	stop_run
 	: >"$hook/log"
 	start_run failed notify.url="$url" notify.on=restarted,failed job.steps=100000 parallel.dp=2 restart.max_restarts=0
 	wait_for 60 step_reached failed 2
-	kill -KILL "$(event_field failed hello pid 1)"
+	kill -KILL "$(agent_pid failed 1)"
 	wait "$pid" || true
 	[[ $(requests) -eq 1 ]]
 	grep -q '"event": "failed"' "$hook/log"
@@ -228,7 +228,7 @@ printed() { cat "$BATS_FILE_TMPDIR/$1.out"; } # run
 @test "an agent that stands still is a stall, and bad numbers are a divergence" {
 	start_run still notify.url="$url" notify.on=stalled job.steps=100000 parallel.dp=2 restart.silent_timeout=3
 	wait_for 60 step_reached still 2
-	kill -STOP "$(event_field still hello pid 1)"
+	kill -STOP "$(agent_pid still 1)"
 	wait_for 60 grep -q '"event": "stalled"' "$hook/log"
 	stop_run
 	grep -q '"text": "rank 1 on .*: ' "$hook/log"

@@ -464,7 +464,7 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 @test "the agent killed by SIGKILL: its task ends with it" {
 	begin -- sh -c 'sleep 1000 & (setsid sleep 1000 &); echo $$ >here-$RANK; wait'
 	wait_for 60 here
-	kill -9 "$(event_field "$name" hello pid 1)"
+	kill -9 "$(agent_pid "$name" 1)"
 	ends 1 0
 	lost 1 'killed by SIGKILL; a signal from outside ended the agent' agent-killed
 }

@@ -27,8 +27,8 @@ make_run() {
 	cat >"$run/events.jsonl" <<-'LINES'
 		{"format":"muster/events","version":1,"time":1767225600,"mono":1,"generation":1}
 		{"event":"generation-start","time":1767225600.5,"mono":1,"generation":1,"resume":"none","restarts":0,"auth":"secret"}
-		{"event":"hello","time":1767225601,"mono":1,"generation":1,"rank":0,"node":"a","pid":1}
-		{"event":"hello","time":1767225601,"mono":1,"generation":1,"rank":1,"node":"a","pid":2}
+		{"event":"hello","time":1767225601,"mono":1,"generation":1,"node":"a","boot":"","pid_space":0,"agents":[{"rank":0,"pid":1,"start":0}]}
+		{"event":"hello","time":1767225601,"mono":1,"generation":1,"node":"a","boot":"","pid_space":0,"agents":[{"rank":1,"pid":2,"start":0}]}
 		{"event":"rank-lost","time":1767225700,"mono":1,"generation":1,"rank":1,"node":"a","step":7,"how":"closed","text":"connection closed"}
 		{"event":"generation-start","time":1767225710,"mono":1,"generation":2,"resume":"auto","restarts":1,"auth":"secret"}
 	LINES

@@ -19,7 +19,7 @@ line_bytes() { cat "$(run_folder "$1")"/{metrics,events,health,time}.*jsonl 2>/d
 	local run=$! folder
 	folder=$(run_folder long)
 	wait_for 60 step_reached long 700
-	kill -9 "$(event_field long hello pid 0)"
+	kill -9 "$(agent_pid long 0)"
 	wait $run
 	ls -l "$folder"
 	[[ -e $folder/metrics.1.jsonl && -e $folder/metrics.9.jsonl && ! -e $folder/metrics.1.jsonl.new ]]

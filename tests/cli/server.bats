@@ -70,7 +70,7 @@ setup_file() {
 		</dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
 	pid=$!
 	wait_for 60 step_reached killed 25
-	kill -9 "$(event_field killed hello pid 2)"
+	kill -9 "$(agent_pid killed 2)"
 	wait $pid
 	[[ $(event_field killed first-step generation) == 2 ]]
 	run "$losses" final "$(run_folder killed)/metrics.jsonl"

@@ -73,7 +73,7 @@ assert isinstance(s["stand_out"], list) and isinstance(s["warnings"], list) and 
 import json, sys
 print([json.loads(l) for l in open(sys.argv[1])][-1]["loss"])' "$(run_folder good)/metrics.jsonl")" ]]
 	long bad restart.max_restarts=0
-	kill -9 "$(event_field bad hello pid 1)"
+	kill -9 "$(agent_pid bad 1)"
 	local rc=0
 	wait $pid || rc=$?
 	[[ $rc -eq 1 ]]

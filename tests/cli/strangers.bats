@@ -113,5 +113,5 @@ agents_pmix() {
 		"$MUSTER" run "$tiny" job.name=longname job.steps=6 parallel.dp=2
 	echo "$output"
 	[[ $status -eq 0 ]]
-	[[ $(event longname hello | wc -l) -eq 2 ]]
+	[[ $(count_agents longname) -eq 2 ]]
 }

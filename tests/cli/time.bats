@@ -78,7 +78,7 @@ kill_once() {
 		</dev/null >"$BATS_FILE_TMPDIR/$1.out" 2>&1 3>&- &
 	local run=$!
 	wait_for 60 step_reached "$1" 60
-	kill -9 "$(event_field "$1" hello pid 1)"
+	kill -9 "$(agent_pid "$1" 1)"
 	wait $run
 }
 

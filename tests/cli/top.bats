@@ -92,7 +92,7 @@ long() { # name word...
 	wait_for 60 shows "rank 2 of 4" # its log
 	keys Escape
 	wait_for 60 shows "1-4 of 4"
-	kill -9 "$(event_field live hello pid 3)"
+	kill -9 "$(agent_pid live 3)"
 	wait_for 60 shows "generation 2, 1 restart"
 	wait_for 60 shows "training"
 	keys q

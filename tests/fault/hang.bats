@@ -33,7 +33,7 @@ drill() {
 	cat "$out"
 }
 
-rank_pid() { event_field "$1" hello pid "$2"; }
+rank_pid() { agent_pid "$1" "$2"; }
 agent_pids() { event "$1" hello | grep -o '"pid":[0-9]*' | cut -d : -f 2; }
 
 end_run() {

@@ -21,7 +21,7 @@ wait_until() { # seconds command
 
 # Prints the process of the run's agent that has this rank.
 pid_of() { # events.jsonl rank
-	grep -oP "\"event\":\"hello\".*\"rank\":$2,.*\"pid\":\K[0-9]+" "$1"
+	grep -oP "\"event\":\"hello\".*\"rank\":$2,\"pid\":\K[0-9]+" "$1"
 }
 
 # Adds a class to the loopback interface, for which the kernel sends that slowly. Packets get there by slow_down.

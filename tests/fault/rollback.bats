@@ -118,7 +118,7 @@ compare_on() { # layout words
 	pid=$!
 	wait_for 60 event rank rollback
 	wait_for 60 generation_steps rank 2
-	kill -9 "$(event_field rank hello pid 1)"
+	kill -9 "$(agent_pid rank 1)"
 	wait "$pid"
 	pid=""
 	run_tiny without-rank job.steps=300 parallel.dp=2 data.skip=184-191

@@ -24,7 +24,7 @@ begin() {
 	wait_for 60 step_reached "$name" 20
 }
 
-rank_pid() { event_field "$1" hello pid "$2"; }
+rank_pid() { agent_pid "$1" "$2"; }
 
 end_run() {
 	kill -TERM "$pid"

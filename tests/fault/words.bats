@@ -17,7 +17,7 @@ begin() {
 	pid=$!
 }
 
-kill_rank() { kill "-$2" "$(event_field "$1" hello pid "$3")"; } # run signal rank
+kill_rank() { kill "-$2" "$(agent_pid "$1" "$3")"; } # run signal rank
 
 teardown() {
 	[[ -z ${pid-} ]] || kill -9 "$pid" 2>/dev/null || true
@@ -160,7 +160,7 @@ eat_memory() {
 	pid=$!
 	wait_for 60 step_reached oom 5
 	echo $((400 << 20)) >"$group/memory.limit_in_bytes"
-	echo 1000 >"/proc/$(event_field oom hello pid 1)/oom_score_adj" # chosen first
+	echo 1000 >"/proc/$(agent_pid oom 1)/oom_score_adj" # chosen first
 	eat_memory "$group"
 	wait_for 60 grep -q "continuing from step\|starting from the beginning" "$out"
 	kill -TERM "$pid"

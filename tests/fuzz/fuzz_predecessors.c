@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void add(void *predecessors, uint32_t generation, const struct rundir_hello *h)
+static void add(void *predecessors, uint32_t generation, const struct rundir_joined *h)
 {
 	const struct msg_hello m = { .rank = h->rank,
 				     .node = h->node,

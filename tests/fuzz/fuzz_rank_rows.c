@@ -41,6 +41,18 @@ static void check_times(const json_t *row)
 		abort();
 }
 
+static void check_report(const json_t *row)
+{
+	struct err e = ERR_INIT;
+	enum msg_type type;
+	const json_t *body;
+	int rank;
+	if (msg_report_row_read(row, &rank, &type, &body, &e))
+		check_refusal(&e);
+	else if (rank < 0 || msg_report_index(type) < 0 || !json_is_object(body))
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	json_t *row = json_loadb((const char *)data, size, JSON_DECODE_ANY, NULL);
@@ -48,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	check_progress(row);
 	check_times(row);
+	check_report(row);
 	json_decref(row);
 	return 0;
 }

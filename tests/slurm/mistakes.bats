@@ -206,7 +206,7 @@ refused() { # status
 	echo "$output"
 	[[ $status -eq 0 ]]
 	[[ $(nodes_of one) == "n1 n2 " ]]
-	[[ $(event one hello | wc -l) -eq 4 ]]
+	[[ $(count_agents one) -eq 4 ]]
 }
 
 @test "a heterogeneous job is refused with the reason" {

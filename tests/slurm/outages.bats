@@ -67,7 +67,7 @@ outage() {
 	begin "$1" job.steps=400 checkpoint.every=20
 	wait_for 60 step_reached "$1" 25
 	kill "$(pid_of "$2")" # slurmctld saves its state: without it, it would not know the job
-	kill -9 "$(event_field "$1" hello pid 1)"
+	kill -9 "$(agent_pid "$1" 1)"
 	wait_for 60 waits || { cat "$out"; return 1; }
 	sleep "$3"
 	if [[ $2 == munged ]]; then start_munged; else start_controller; fi
@@ -88,7 +88,7 @@ outage() {
 	begin stopped job.steps=400 checkpoint.every=20
 	wait_for 60 step_reached stopped 25
 	kill -STOP "$(pid_of munged)"
-	kill -9 "$(event_field stopped hello pid 1)"
+	kill -9 "$(agent_pid stopped 1)"
 	wait_for 60 waits || { kill -CONT "$(pid_of munged)"; cat "$out"; return 1; }
 	sleep 20
 	kill -CONT "$(pid_of munged)"
@@ -126,7 +126,7 @@ outage() {
 @test "a killed agent's signal is known from Slurm's words" {
 	begin signal job.steps=400 checkpoint.every=20
 	wait_for 60 step_reached signal 25
-	kill -SEGV "$(event_field signal hello pid 1)"
+	kill -SEGV "$(agent_pid signal 1)"
 	ended 0
 	grep -qE "lost +rank 1 on n2, .*: killed by SIGSEGV; the agent crashed" "$out"
 }

@@ -94,7 +94,7 @@ fault_of() { event_field "$1" fault fault; } # run
 @test "an agent is killed: its own signal is reported, and the run restarts to the same bits" {
 	large
 	begins killed
-	kill -SEGV "$(event_field killed hello pid 5)"
+	kill -SEGV "$(agent_pid killed 5)"
 	is_right killed
 	grep -qE "lost +rank 5 on n3, .*: killed by SIGSEGV; the agent crashed" "$(run_folder killed)"/logs/slurm-*.out
 	[[ $(event_field killed rank-lost signal) -eq 11 || $(event_field killed fault signal) -eq 11 ]]
@@ -144,7 +144,7 @@ fault_of() { event_field "$1" fault fault; } # run
 	large
 	begins stuck
 	kill -STOP "$(helpers n2)"
-	kill -9 "$(event_field stuck hello pid 7)"
+	kill -9 "$(agent_pid stuck 7)"
 	is_right stuck
 	[[ $(event_field stuck done restarts) -eq 1 ]]
 }

@@ -24,7 +24,7 @@ teardown() {
 # Stops a rank for nine tenths of each second, for 120 s at most, until the command succeeds.
 hold_back_until() { # run rank command...
 	local i
-	held=$(event_field "$1" hello pid "$2")
+	held=$(agent_pid "$1" "$2")
 	shift 2
 	for ((i = 0; i < 120; i++)); do
 		kill -STOP "$held" 2>/dev/null || true

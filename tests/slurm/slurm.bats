@@ -224,7 +224,7 @@ has_other_parent() { [[ $(awk '{ print $4 }' "/proc/$1/stat") != "$2" ]]; } # pi
 	local stepd supervisor srun killed pid
 	submit strays job.steps=200 checkpoint.every=5
 	wait_for 60 step_reached strays 7
-	strays="$(event_field strays hello pid 4) $(event_field strays hello pid 5)"
+	strays="$(agent_pid strays 4) $(agent_pid strays 5)"
 	stepd=$(awk '{ print $4 }' "/proc/${strays% *}/stat")
 	[[ $(cat "/proc/$stepd/comm") == slurmstepd ]]
 	supervisor=$(cat "$(run_folder strays)/lock")
@@ -239,7 +239,7 @@ has_other_parent() { [[ $(awk '{ print $4 }' "/proc/$1/stat") != "$2" ]]; } # pi
 	kill -CONT "$supervisor" "$srun"
 	killed=$EPOCHREALTIME
 	# Slurm may have ended it already, because it misses the slurmstepd.
-	pid=$(event_field strays hello pid 0)
+	pid=$(agent_pid strays 0)
 	[[ $pid ]]
 	kill -9 "$pid" || true
 	ends_with 0

@@ -63,7 +63,7 @@ suspect() {
 	submit lost slurm.nodes=2 slurm.spares=1 parallel.dp=2 job.steps=90000 restart.backoff=0.1
 	wait_for 60 step_reached lost 5
 	scontrol update NodeName=n1 State=FAIL Reason=test
-	kill -9 "$(event_field lost hello pid 0)"
+	kill -9 "$(agent_pid lost 0)"
 	wait_for 60 event lost node-suspected
 	event lost node-suspected | grep -q '"node":"n1","kind":"down"'
 	scancel --signal=TERM --batch "$id"

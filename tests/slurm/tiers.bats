@@ -39,7 +39,7 @@ saved() {
 	submit both parallel.tp=2 parallel.pp=2 slurm.nodes=2
 	wait_for 60 saved both ckpt-local 101
 	killed_at=$(last_step both)
-	kill -9 "$(event_field both hello pid 3)"
+	kill -9 "$(agent_pid both 3)"
 	ends_with 0
 	has_same_losses both
 	# It lost a few steps, and not those since the checkpoint of step 100 in the shared folder.

@@ -15,6 +15,7 @@ static const double window_s = 10; /* health.slow_window */
 
 static void send_message(struct agent *a, enum msg_type type, json_t *body)
 {
+	a->sent++;
 	channel_send(a->channel, type, body, NULL); /* a failure closes the connection */
 	json_decref(body);
 }
@@ -64,20 +65,41 @@ static json_t *link_json(const struct stand_in *s, const struct agent *a, const 
 						 .resent = 1e-6 });
 }
 
-/* What its node and its links showed in a window. */
-static void send_window(const struct stand_in *s, struct agent *a, double now)
+/* What its node and its links showed in a window: new references. */
+static void end_window(const struct stand_in *s, struct agent *a, double now, json_t **health,
+		       json_t **of_links)
 {
 	json_t *findings = json_array(), *links = json_array();
+	a->windows++;
 	json_array_append_new(links, link_json(s, a, "dp", AGENTS_TP));
 	json_array_append_new(links, link_json(s, a, "pp", s->world / AGENTS_PP));
-	send_message(
-		a, MSG_HEALTH,
-		msg_health_json(&(struct msg_health){
-			.step = s->step, .clock = 3000, .gpu_clock = 1900, .findings = findings }));
-	send_message(a, MSG_LINKS, msg_links_json(&(struct msg_links){ .links = links }));
+	*health = msg_health_json(&(struct msg_health){ .number = a->windows,
+							.step = s->step,
+							.clock = 3000,
+							.gpu_clock = 1900,
+							.findings = findings });
+	*of_links = msg_links_json(&(struct msg_links){ .number = a->windows, .links = links });
 	json_decref(findings);
 	json_decref(links);
 	a->next_window = now + window_s;
+}
+
+/* rows: where the relay lists it; NULL: the agent sends it. */
+static void report_window(const struct stand_in *s, struct agent *a, double now, json_t *rows)
+{
+	json_t *health, *links;
+	if (now < a->next_window)
+		return;
+	end_window(s, a, now, &health, &links);
+	if (!rows) {
+		send_message(a, MSG_HEALTH, health);
+		send_message(a, MSG_LINKS, links);
+		return;
+	}
+	json_array_append_new(rows, msg_report_row(a->rank, MSG_HEALTH, health));
+	json_array_append_new(rows, msg_report_row(a->rank, MSG_LINKS, links));
+	json_decref(health);
+	json_decref(links);
 }
 
 static void send_ready(const struct stand_in *s, struct agent *a, double now)
@@ -175,15 +197,19 @@ void agent_progress(const struct stand_in *s, struct agent *a, double now)
 	if (now >= a->next_times)
 		send_times(s, a, now);
 	send_message(a, MSG_PROGRESS, msg_progress_json(&m));
+	report_window(s, a, now, NULL);
 }
 
 void agent_node_progress(const struct stand_in *s, struct agent *relay, struct agent *const *node,
 			 int n, double now)
 {
-	struct msg_node_progress m = { .progress = json_array(), .times = json_array() };
+	struct msg_node_progress m = { .progress = json_array(),
+				       .times = json_array(),
+				       .reports = json_array() };
 	struct msg_progress p = progress_of(s, now);
 	for (int i = 0; i < n; i++) {
 		json_array_append_new(m.progress, msg_progress_row(node[i]->rank, &p));
+		report_window(s, node[i], now, m.reports);
 		if (now < node[i]->next_times)
 			continue;
 		struct msg_times times = next_times(s, node[i], now);
@@ -193,12 +219,7 @@ void agent_node_progress(const struct stand_in *s, struct agent *relay, struct a
 	send_message(relay, MSG_NODE_PROGRESS, msg_node_progress_json(&m));
 	json_decref(m.progress);
 	json_decref(m.times);
-}
-
-void agent_window(const struct stand_in *s, struct agent *a, double now)
-{
-	if (now >= a->next_window)
-		send_window(s, a, now);
+	json_decref(m.reports);
 }
 
 void agent_step(const struct stand_in *s, struct agent *a)

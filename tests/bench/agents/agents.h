@@ -7,9 +7,9 @@
  * listener on loopback, a run folder, and a plan of that many ranks on DGX H100 nodes. Another process,
  * the stand-in, holds the connections of all agents. It computes nothing, but its channels and messages
  * are those of real agents, at the intervals that real agents have: handshake with the secret of the
- * launch, hello, ready, progress and times of each node by its first rank, health, links, metrics,
- * checkpoints, failed, idle, finished. With --each, every agent reports its progress and times itself, as
- * those do whose relay is gone. The run
+ * launch, hello, ready, progress, times, health and links of each node by its first rank, metrics,
+ * checkpoints, failed, idle, finished. With --each, every agent reports these itself, as those do whose relay
+ * is gone. The run
  *   1. starts, until every rank is ready;
  *   2. trains with one step per second;
  *   3. loses a rank whose connection closes, as that of a killed agent, and the ranks of its groups
@@ -39,8 +39,9 @@
 #define AGENTS_COMMANDS \
 	"commands" /* FIFO: what a stand-in does to a rank: "close", "mute" or "down" and the rank */
 #define AGENTS_STAND_IN "stand-in" /* process id of the first stand-in */
-#define AGENTS_CLOSED   "closed"   /* clock_s() when the last command was obeyed */
-#define AGENTS_DOWN     "down"     /* the number of the node that is down; absent: none */
+#define AGENTS_SENT     "sent" /* how many messages the first stand-in has sent, and clock_s() then */
+#define AGENTS_CLOSED   "closed" /* clock_s() when the last command was obeyed */
+#define AGENTS_DOWN     "down"   /* the number of the node that is down; absent: none */
 
 /* A variable of the environment: it is set if each agent reports its progress itself. */
 #define AGENTS_EACH "AGENTS_EACH"
@@ -58,6 +59,7 @@ struct agents_figures {
 	double plan; /* from the start of the process to that of the run */
 	double start, start_cpu, start_cpu_stand_in; /* to ready */
 	double steady_cpu;                           /* CPU seconds per second */
+	double steady_messages;                      /* of all agents, per second */
 	struct agents_loss {
 		double seen;     /* to the loss */
 		double back;     /* from there to ready */

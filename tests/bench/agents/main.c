@@ -22,6 +22,7 @@ static const struct {
 	{ "  CPU s",                            offsetof(struct agents_figures, start_cpu),          PER_RANK, 1 },
 	{ "  CPU s of the stand-in",            offsetof(struct agents_figures, start_cpu_stand_in), PER_RANK, 1 },
 	{ "training, CPU s per s",              offsetof(struct agents_figures, steady_cpu),         PER_RANK, 1 },
+	{ "  messages per s",                    offsetof(struct agents_figures, steady_messages),    PER_RANK, 1 },
 	{ "a rank is killed, ms to the loss",   offsetof(struct agents_figures, kill.seen),          AS_IT_IS, 1e-3 },
 	{ "  from there to ready, s",           offsetof(struct agents_figures, kill.back),          PER_RANK, 1 },
 	{ "  CPU s",                            offsetof(struct agents_figures, kill.cpu),           PER_RANK, 1 },

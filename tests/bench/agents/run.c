@@ -98,12 +98,29 @@ static bool measure_start(struct run *r, struct agents_figures *f)
 	return true;
 }
 
+/* The messages that were sent until *at. */
+static double read_sent(const struct run *r, double *at)
+{
+	char path[AGENTS_PATH];
+	double sent = 0;
+	path_of(r, AGENTS_SENT, path);
+	FILE *in = fopen(path, "re");
+	if (in && fscanf(in, "%lf %lf", &sent, at) != 2)
+		sent = *at = 0;
+	if (in)
+		fclose(in);
+	return sent;
+}
+
 static void measure_training(struct run *r, struct agents_figures *f)
 {
+	double from = 0, to = 0;
 	usleep((useconds_t)(1e6 * settle_s));
-	double at = clock_s(), cpu = watch_cpu(r->w.pid);
+	double at = clock_s(), cpu = watch_cpu(r->w.pid), sent = read_sent(r, &from);
 	usleep((useconds_t)(1e6 * measure_s));
 	f->steady_cpu = (watch_cpu(r->w.pid) - cpu) / (clock_s() - at);
+	sent = read_sent(r, &to) - sent;
+	f->steady_messages = to > from ? sent / (to - from) : 0;
 }
 
 static bool send_command(const struct run *r, const char *word, int rank)

@@ -157,7 +157,6 @@ static void report(struct stand_in *s, struct agent *a, double now)
 		agent_progress(s, a, now);
 	else if (node[0] == a)
 		agent_node_progress(s, a, node, n, now);
-	agent_window(s, a, now);
 }
 
 static void send_progress(struct stand_in *s, double now)
@@ -187,6 +186,24 @@ static void finish_step(struct stand_in *s, double now)
 }
 
 /* --- commands ------------------------------------------------------------------------------- */
+
+/* Says how many messages were sent, every second. */
+static void write_count(struct stand_in *s, double now)
+{
+	char path[AGENTS_PATH], new[AGENTS_PATH];
+	int64_t sent = 0;
+	if (s->commands < 0 || now < s->next_count)
+		return;
+	for (const struct agent *a = s->agents; a < s->agents + s->n; a++)
+		sent += a->sent;
+	snprintf(path, sizeof path, "%s/" AGENTS_SENT, s->dir);
+	snprintf(new, sizeof new, "%s/" AGENTS_SENT ".new", s->dir);
+	FILE *out = fopen(new, "we");
+	if (!out || fprintf(out, "%lld %.6f\n", (long long)sent, now) < 0 || fclose(out) ||
+	    rename(new, path))
+		fail_with(path);
+	s->next_count = now + 1;
+}
 
 static void write_number(const struct stand_in *s, const char *name, double value)
 {
@@ -289,6 +306,7 @@ static void turn(struct stand_in *s, int ms)
 	double now = clock_s();
 	send_progress(s, now);
 	finish_step(s, now);
+	write_count(s, now);
 	fflush(stdout);
 }
 

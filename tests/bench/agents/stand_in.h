@@ -19,6 +19,8 @@ struct agent {
 	/* times: of the next message progress, of the next message times, and of the next window */
 	double beat, next_times, next_window;
 	double ready_at;
+	int64_t windows; /* that it has reported */
+	int64_t sent;    /* messages */
 };
 
 struct stand_in {
@@ -34,7 +36,7 @@ struct stand_in {
 	struct agent **queue;
 	int first, end;
 	int64_t step; /* finished steps of the run */
-	double next_step;
+	double next_step, next_count;
 };
 
 /* agent.c */
@@ -42,13 +44,11 @@ struct stand_in {
 void agent_hello(const struct stand_in *s, struct agent *a);
 /* Answers a message of the supervisor. False: the agent must leave. */
 bool agent_take(struct stand_in *s, struct agent *a, const struct msg *m, double now);
-/* Its message progress, and the times if they are due. */
+/* Its message progress, and the times if they are due, and what its node and its links showed if a window is over. */
 void agent_progress(const struct stand_in *s, struct agent *a, double now);
 /* The same of all these agents in one message of the relay. */
 void agent_node_progress(const struct stand_in *s, struct agent *relay, struct agent *const *node,
 			 int n, double now);
-/* What its node and its links showed, if a window is over. */
-void agent_window(const struct stand_in *s, struct agent *a, double now);
 /* A step of the run is finished. */
 void agent_step(const struct stand_in *s, struct agent *a);
 /* A rank of one of its groups has closed its connections. */

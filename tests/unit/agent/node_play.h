@@ -85,12 +85,12 @@ static inline bool report(struct node_member *m, int64_t step)
 /* The relay looks, and hands on what has come. Returns how many ranks have a row. */
 static inline int hand_on(void)
 {
-	const struct msg_progress own = { .step = 1, .phase = "backward" };
+	const struct node_own own = { .progress = { .step = 1, .phase = "backward" } };
 	json_decref(t.body);
 	t.body = NULL;
 	if (!agent_node_relay_take(t.relay))
 		return 0;
-	t.body = agent_node_relay_body(t.relay, &own, NULL);
+	t.body = agent_node_relay_body(t.relay, &own);
 	agent_node_relay_acknowledge(t.relay);
 	return (int)json_array_size(json_object_get(t.body, "progress"));
 }

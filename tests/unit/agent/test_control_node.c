@@ -7,23 +7,48 @@
 #include <sched.h>
 #include <sys/prctl.h>
 
-enum { LEADER = 4, MEMBER = 5, QUIET_MS = 500 };
+enum { LEADER = 4, MEMBER = 5, QUIET_MS = 500, AT_ONCE = 100 };
 
 static double heartbeat_s = 0.1; /* that a welcome asks for */
 static struct supervisor a, b;   /* of the agents that are LEADER and MEMBER at first */
 
 /* --- agents --- */
 
+/* Reports what a window has shown whenever the test asks for it by the message save: number 100 and above at
+ * once. */
+static void report_window(struct control *c, int *reported)
+{
+	int asked = agent_control_save_asked(c);
+	json_t *findings = json_array();
+	json_t *health =
+		msg_health_json(&(struct msg_health){ .step = asked, .findings = findings });
+	json_t *links = msg_links_json(&(struct msg_links){ .links = findings });
+	json_decref(findings);
+	if (asked == *reported) {
+		json_decref(health);
+		json_decref(links);
+	} else if (asked >= AT_ONCE) {
+		agent_control_report_at_once(c, MSG_HEALTH, health);
+		json_decref(links);
+	} else {
+		agent_control_report_later(c, MSG_HEALTH, health);
+		agent_control_report_later(c, MSG_LINKS, links);
+	}
+	*reported = asked;
+}
+
 /* Trains until the generation is over. False: the agent is to stop. */
 static bool train(struct control *c)
 {
 	bool checkpoint;
+	int reported = 0;
 	agent_control_send(c, MSG_READY, json_pack("{s:i}", "step", 0));
 	for (int64_t step = 1; !agent_control_regroups(c); step++) {
 		if (agent_control_stopping(c, &checkpoint))
 			return false;
 		agent_control_progress(c, step, "forward");
 		agent_control_times(c, &(struct train_times){ .step = step }, false);
+		report_window(c, &reported);
 		poll(NULL, 0, 2);
 	}
 	return true;
@@ -280,6 +305,144 @@ static void while_the_first_rank_is_cut_off_the_other_one_reports_itself(void **
 	stop_rank(&a);
 }
 
+/* --- reports --- */
+
+static void ask_for_report(struct supervisor *v, int number)
+{
+	send_message(v, MSG_SAVE, msg_save_json(&(struct msg_save){ .number = number }));
+}
+
+/* Waits until a message for the node has this report of the rank. Returns its number among the agent's. */
+static int64_t await_report_row(struct supervisor *v, int rank, enum msg_type type)
+{
+	for (int64_t number = 0;;) {
+		struct msg m;
+		size_t i;
+		json_t *row;
+		assert_true(receive_within(v, PATIENCE_S * 1000, &m));
+		json_array_foreach(json_object_get(m.body, "reports"), i, row)
+		{
+			enum msg_type of_type;
+			const json_t *body;
+			int of;
+			assert_int_equal(msg_report_row_read(row, &of, &of_type, &body, NULL), 0);
+			if (of == rank && of_type == type)
+				number = json_integer_value(json_object_get(body, "number"));
+		}
+		msg_fini(&m);
+		if (number)
+			return number;
+	}
+}
+
+/* Waits until the agent sends this message itself. Returns the number that the test asked for by. */
+static int64_t await_health(struct supervisor *v)
+{
+	for (int64_t asked = -1;;) {
+		struct msg m;
+		struct msg_health health;
+		assert_true(receive_within(v, PATIENCE_S * 1000, &m));
+		if (m.type == MSG_HEALTH) {
+			assert_int_equal(msg_health_read(m.body, &health, NULL), 0);
+			assert_true(health.number > 0);
+			asked = health.step;
+		}
+		msg_fini(&m);
+		if (asked >= 0)
+			return asked;
+	}
+}
+
+static void the_first_rank_hands_reports_on(void **state)
+{
+	(void)state;
+	start_node();
+	await_quiet(&b);
+	ask_for_report(&b, 1);
+	assert_int_equal(await_report_row(&a, MEMBER, MSG_HEALTH), 1);
+	ask_for_report(&b, 2);
+	assert_int_equal(await_report_row(&a, MEMBER, MSG_LINKS), 2);
+	ask_for_report(&a, 1);
+	assert_int_equal(await_report_row(&a, LEADER, MSG_HEALTH), 1);
+	await_quiet(&b);
+	stop_rank(&b);
+	stop_rank(&a);
+}
+
+static void a_report_that_cannot_wait_is_sent_at_once(void **state)
+{
+	(void)state;
+	start_node();
+	await_quiet(&b);
+	kill(a.agent, SIGSTOP);
+	ask_for_report(&b, 1);
+	ask_for_report(&b, AT_ONCE);
+	assert_int_equal(await_health(&b), AT_ONCE);
+	kill(a.agent, SIGCONT);
+	await_quiet(&b);
+	stop_rank(&b);
+	stop_rank(&a);
+}
+
+/* It has the report in its socket, and never reads it. */
+static void a_first_rank_that_dies_loses_no_report(void **state)
+{
+	int status;
+	(void)state;
+	start_node();
+	await_quiet(&b);
+	kill(a.agent, SIGSTOP);
+	ask_for_report(&b, 7);
+	poll(NULL, 0,
+	     150); /* it hands the report to the relay, and does not yet know that it is stopped */
+	kill(a.agent, SIGKILL);
+	assert_int_equal(await_health(&b), 7);
+	await_message(&b, MSG_LINKS);
+	assert_int_equal(waitpid(a.agent, &status, 0), a.agent);
+	end_agent(&a);
+	stop_rank(&b);
+}
+
+static void a_first_rank_that_is_stopped_or_cut_off_holds_no_report(void **state)
+{
+	(void)state;
+	start_node();
+	await_quiet(&b);
+	kill(a.agent, SIGSTOP);
+	ask_for_report(&b, 1);
+	assert_int_equal(await_health(&b), 1);
+	kill(a.agent, SIGCONT);
+	await_quiet(&b);
+	cut_off(&a, true);
+	await_message(&b, MSG_PROGRESS);
+	ask_for_report(&b, 2);
+	assert_int_equal(await_health(&b), 2);
+	cut_off(&a, false);
+	await_quiet(&b);
+	stop_rank(&b);
+	stop_rank(&a);
+}
+
+static void a_report_precedes_the_end_of_its_rank(void **state)
+{
+	(void)state;
+	start_node();
+	await_quiet(&b);
+	kill(a.agent, SIGSTOP);
+	ask_for_report(&b, 1);
+	poll(NULL, 0, 20); /* time for a step */
+	send_message(&b, MSG_STOP, msg_stop_json(&(struct msg_stop){ .reason = "time is up" }));
+	assert_int_equal(await_health(&b), 1);
+	await_message(&b, MSG_FINISHED);
+	hang_up(&b);
+	assert_int_equal(status_of(&b), AS_IT_MUST);
+	end_agent(&b);
+	kill(a.agent, SIGCONT);
+	stop_rank(&a);
+}
+
+/* --- ends --- */
+
 static void a_first_rank_that_finishes_leaves_the_other_one(void **state)
 {
 	(void)state;
@@ -323,6 +486,11 @@ int main(void)
 		cmocka_unit_test(while_the_first_rank_is_stopped_the_other_one_reports_itself),
 		cmocka_unit_test(when_the_first_rank_is_killed_the_other_one_reports_itself),
 		cmocka_unit_test(while_the_first_rank_is_cut_off_the_other_one_reports_itself),
+		cmocka_unit_test(the_first_rank_hands_reports_on),
+		cmocka_unit_test(a_report_that_cannot_wait_is_sent_at_once),
+		cmocka_unit_test(a_first_rank_that_dies_loses_no_report),
+		cmocka_unit_test(a_first_rank_that_is_stopped_or_cut_off_holds_no_report),
+		cmocka_unit_test(a_report_precedes_the_end_of_its_rank),
 		cmocka_unit_test(a_first_rank_that_finishes_leaves_the_other_one),
 		cmocka_unit_test(in_the_next_generation_another_rank_may_be_the_first),
 	};

@@ -51,7 +51,7 @@ static struct node_packet packet_of(int rank)
 	struct node_packet p;
 	const struct msg_progress m = { .step = 1, .phase = "forward" };
 	agent_node_packet_fill(&p, rank, &m, &(struct train_times){ .step = 1 });
-	p.number = 1;
+	p.head.number = 1;
 	return p;
 }
 
@@ -96,11 +96,14 @@ static void a_packet_that_no_rank_sends_ends_its_connection(void **state)
 		change; \
 		assert_false(packet_is_kept(&p)); \
 	} while (0)
-	REFUSES(p.version++);
-	REFUSES(p.rank = 6); /* of another node */
-	REFUSES(p.rank = LEADER);
-	REFUSES(p.rank = -1);
-	REFUSES(p.rank = SECOND); /* it reports itself */
+	REFUSES(p.head.version++);
+	REFUSES(p.head.rank = 6); /* of another node */
+	REFUSES(p.head.rank = LEADER);
+	REFUSES(p.head.rank = -1);
+	REFUSES(p.head.rank = SECOND);              /* it reports itself */
+	REFUSES(p.head.report = REPORT_MSG_HEALTH); /* it is no text */
+	REFUSES(p.head.report = REPORTS_COUNT);
+	REFUSES(p.head.report = -2);
 	REFUSES(p.step = -2);
 	REFUSES(p.step = INT64_MAX);
 	REFUSES(p.count = -1);
@@ -122,6 +125,37 @@ static void a_packet_that_no_rank_sends_ends_its_connection(void **state)
 	assert_int_equal(step_of(SECOND), 2);
 }
 
+/* Sends a stranger's report of this text. Whether the relay has kept the connection. */
+static bool text_is_kept(const char *text, size_t len)
+{
+	static struct node_report p;
+	int fd = connect_stranger();
+	assert_true(fd >= 0);
+	hand_on();
+	p.head = (struct node_head){ .version = MSG_VERSION, .rank = FIRST, .number = 1 };
+	memcpy(p.text, text, len);
+	assert_int_equal(send(fd, &p, sizeof p.head + len, MSG_NOSIGNAL), sizeof p.head + len);
+	hand_on();
+	uint64_t number;
+	bool kept = recv(fd, &number, sizeof number, MSG_DONTWAIT) == sizeof number;
+	assert_int_equal(json_array_size(json_object_get(t.body, "reports")), kept);
+	close(fd);
+	hand_on();
+	return kept;
+}
+
+static void a_report_that_no_rank_sends_ends_its_connection(void **state)
+{
+	static const char *const bad[] = {
+		"", "7", "[1]", "{\"number\":1", "{} {}", "{\"\xff\":1}", "{\"a\":\"\\u0000\"}"
+	};
+	(void)state;
+	open_relay();
+	assert_true(text_is_kept("{\"a\":1}", 7));
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		assert_false(text_is_kept(bad[i], strlen(bad[i])));
+}
+
 static void a_rank_cannot_become_another_one(void **state)
 {
 	(void)state;
@@ -131,7 +165,7 @@ static void a_rank_cannot_become_another_one(void **state)
 	hand_on();
 	assert_int_equal(send(fd, &p, sizeof p, 0), sizeof p);
 	assert_int_equal(hand_on(), 2);
-	p.rank = SECOND;
+	p.head.rank = SECOND;
 	assert_int_equal(send(fd, &p, sizeof p, 0), sizeof p);
 	assert_int_equal(hand_on(), 0);
 	close(fd);
@@ -154,7 +188,7 @@ static void expect_valid_rows(void)
 /* Whatever the relay hands on is what the supervisor takes, so no rank can make it refuse the relay. */
 static void packets_with_random_bytes_give_valid_rows_or_none(void **state)
 {
-	const size_t from = offsetof(struct node_packet, number);
+	const size_t from = offsetof(struct node_packet, step);
 	unsigned seed = 7;
 	int kept = 0;
 	(void)state;
@@ -239,6 +273,7 @@ int main(void)
 #define RELAY_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 		RELAY_TEST(more_connections_than_ranks_are_refused),
 		RELAY_TEST(a_packet_that_no_rank_sends_ends_its_connection),
+		RELAY_TEST(a_report_that_no_rank_sends_ends_its_connection),
 		RELAY_TEST(a_rank_cannot_become_another_one),
 		RELAY_TEST(packets_with_random_bytes_give_valid_rows_or_none),
 		RELAY_TEST(a_process_of_another_user_is_refused),

@@ -22,8 +22,9 @@ static json_t *link_of(const char *group, int peer, double share, double rate)
 
 static void send_links(int rank, json_t *list)
 {
+	static int64_t number;
 	send_message(&h.peers[rank], MSG_LINKS,
-		     msg_links_json(&(struct msg_links){ .links = list }));
+		     msg_links_json(&(struct msg_links){ .number = ++number, .links = list }));
 	json_decref(list);
 }
 

@@ -140,7 +140,11 @@ static void agents_wire_up_and_finish(void **state)
 {
 	(void)state;
 	assert_int_equal(run_agents(t.self, "steps=30,step_ms=1"), STATUS_DONE);
-	assert_int_equal(count_events("\"hello\"", ""), WORLD);
+	for (int r = 0; r < WORLD; r++) {
+		char text[32];
+		snprintf(text, sizeof text, "{\"rank\":%d,\"pid\":", r);
+		assert_int_equal(count_events("\"hello\"", text), 1);
+	}
 	assert_int_equal(count_events("first-step", "\"step\":1"), 1);
 	assert_nothing_left();
 }

@@ -49,13 +49,16 @@ static json_t *times_row(int r, int64_t step, double compute)
 /* Each of the rows is stolen, or NULL. */
 static json_t *body_of(json_t *a, json_t *b, json_t *times)
 {
-	struct msg_node_progress m = { .progress = json_array(), .times = json_array() };
+	struct msg_node_progress m = { .progress = json_array(),
+				       .times = json_array(),
+				       .reports = json_array() };
 	json_array_append_new(m.progress, a);
 	json_array_append_new(m.progress, b);
 	json_array_append_new(m.times, times);
 	json_t *body = msg_node_progress_json(&m);
 	json_decref(m.progress);
 	json_decref(m.times);
+	json_decref(m.reports);
 	return body;
 }
 
@@ -169,6 +172,104 @@ static void times_count_once_the_rank_is_ready(void **state)
 	assert_int_equal(supervise_times_of(h.supervisor, 1)->us[STEP_PART_COMPUTE], 3000000);
 }
 
+/* --- messages of MSG_REPORTS ---------------------------------------------------------------------- */
+
+static json_t *health(int64_t number, int64_t step, json_t *findings)
+{
+	json_t *body = msg_health_json(
+		&(struct msg_health){ .number = number, .step = step, .findings = findings });
+	json_decref(findings);
+	return body;
+}
+
+/* Steals the body. */
+static void hand_on(int sender, int r, enum msg_type type, json_t *body)
+{
+	json_t *message = body_of(NULL, NULL, NULL);
+	json_array_append_new(json_object_get(message, "reports"), msg_report_row(r, type, body));
+	json_decref(body);
+	send_message(&h.peers[sender], MSG_NODE_PROGRESS, message);
+}
+
+static int64_t window_of(int r)
+{
+	return h.supervisor->evidence.ranks[r].step;
+}
+
+static void reports_are_taken_as_messages_of_their_ranks(void **state)
+{
+	(void)state;
+	begin_training();
+	hand_on(0, 1, MSG_HEALTH, health(1, 30, json_array()));
+	hand_on(0, 0, MSG_HEALTH, health(1, 31, json_array()));
+	assert_int_equal(window_of(1), 30);
+	assert_int_equal(window_of(0), 31);
+	json_t *links = json_array(), *body;
+	json_array_append_new(links, msg_link_json(&(struct msg_link){
+					     .group = "dp", .share = 0.5, .rate = 1e9 }));
+	body = msg_links_json(&(struct msg_links){ .number = 1, .links = links });
+	json_decref(links);
+	hand_on(0, 1, MSG_LINKS, body);
+	assert_true(h.supervisor->links.links[LINKS_MOST].known);
+	assert_false(h.supervisor->links.links[0].known);
+	assert_int_equal(count_events("rank-lost", ""), 0);
+}
+
+/* Whichever of the two ways it took. */
+static void a_report_that_was_overtaken_is_left_out(void **state)
+{
+	(void)state;
+	begin_training();
+	send_message(&h.peers[1], MSG_HEALTH, health(5, 50, json_array()));
+	hand_on(0, 1, MSG_HEALTH, health(4, 40, json_array()));
+	assert_int_equal(window_of(1), 50);
+	hand_on(0, 1, MSG_HEALTH, health(6, 60, json_array()));
+	send_message(&h.peers[1], MSG_HEALTH, health(6, 61, json_array()));
+	assert_int_equal(window_of(1), 60);
+}
+
+/* It may have waited with the relay for long. */
+static void a_report_is_no_sign_of_life(void **state)
+{
+	(void)state;
+	begin_training();
+	for (int i = 1; i < 17; i++) {
+		report(progress_row(0, i, i), NULL, NULL);
+		hand_on(0, 1, MSG_HEALTH, health(i, i, json_array()));
+		pass_time(1);
+	}
+	assert_int_equal(count_events("\"how\":\"silent\"", "\"rank\":1"), 1);
+}
+
+static void an_invalid_report_costs_the_rank_that_it_is_of(void **state)
+{
+	(void)state;
+	begin_training();
+	hand_on(0, 1, MSG_HEALTH, health(1, 30, json_object()));
+	assert_int_equal(count_events("\"how\":\"protocol\"", "message health"), 1);
+	assert_int_equal(h.supervisor->cause.rank, 1);
+}
+
+static void a_report_without_a_number_is_invalid(void **state)
+{
+	(void)state;
+	begin_training();
+	json_t *body = health(1, 30, json_array());
+	json_object_del(body, "number");
+	hand_on(0, 1, MSG_HEALTH, body);
+	assert_int_equal(count_events("\"how\":\"protocol\"", "number"), 1);
+	assert_int_equal(h.supervisor->cause.rank, 1);
+}
+
+static void a_report_of_a_rank_that_has_finished_is_left_out(void **state)
+{
+	(void)state;
+	begin_training();
+	send_step(&h.peers[1], MSG_FINISHED, 10);
+	hand_on(0, 1, MSG_HEALTH, health(1, 30, json_array()));
+	assert_int_equal(window_of(1), 0);
+}
+
 /* --- what must not come ------------------------------------------------------------------------- */
 
 /* The sender is lost, with this text. */
@@ -234,6 +335,30 @@ static void times_that_are_none_are_refused(void **state)
 	}
 }
 
+static void reports_that_are_none_are_refused(void **state)
+{
+	static const char *const bad[] = { "7",
+					   "[]",
+					   "[1, \"health\"]",
+					   "[1, \"health\", []]",
+					   "[1, \"health\", {}, 1]",
+					   "[1, 7, {}]",
+					   "[1, \"failed\", {}]",
+					   "[1, \"\", {}]",
+					   "[-1, \"health\", {}]",
+					   "[2, \"health\", {}]",
+					   "[2147483648, \"health\", {}]" };
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		assert_int_equal(setup(state), 0);
+		begin_training();
+		json_t *body = body_of(NULL, NULL, NULL);
+		json_array_append_new(json_object_get(body, "reports"),
+				      json_loads(bad[i], JSON_DECODE_ANY, NULL));
+		expect_refusal(0, body, "message ");
+		assert_int_equal(teardown(state), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -245,11 +370,18 @@ int main(void)
 		NODE_TEST(a_rank_that_has_finished_stays_so),
 		NODE_TEST(a_rank_whose_relay_is_silent_is_not_paused),
 		NODE_TEST(times_count_once_the_rank_is_ready),
+		NODE_TEST(reports_are_taken_as_messages_of_their_ranks),
+		NODE_TEST(a_report_that_was_overtaken_is_left_out),
+		NODE_TEST(a_report_is_no_sign_of_life),
+		NODE_TEST(an_invalid_report_costs_the_rank_that_it_is_of),
+		NODE_TEST(a_report_without_a_number_is_invalid),
+		NODE_TEST(a_report_of_a_rank_that_has_finished_is_left_out),
 		NODE_TEST(a_rank_of_another_node_is_refused),
 		NODE_TEST(only_the_first_rank_of_a_node_reports_for_it),
 		NODE_TEST(a_rank_without_hello_is_refused),
 		cmocka_unit_test(a_row_that_is_none_is_refused),
 		cmocka_unit_test(times_that_are_none_are_refused),
+		cmocka_unit_test(reports_that_are_none_are_refused),
 	};
 	return cmocka_run_group_tests_name("progress of a node", tests, NULL, NULL);
 }

@@ -231,17 +231,24 @@ static void the_list_is_bounded_and_keeps_the_last_ones(void **state)
 	json_decref(list);
 }
 
+static void write_hello(struct rundir *run, uint32_t generation, const char *node, int rank,
+			int pid)
+{
+	json_t *agents = json_array();
+	json_array_append_new(agents, rundir_agent_json(&(struct rundir_agent){
+					      .rank = rank, .pid = pid, .start = 10 * pid }));
+	rundir_event_hello(run, generation,
+			   &(struct rundir_hello){
+				   .node = node, .pid_space = 5, .boot = "b", .agents = agents });
+	json_decref(agents);
+}
+
 static void write_events(struct rundir *run)
 {
-	static const struct rundir_hello agents[] = {
-		{ .rank = 0, .node = "n1", .pid = 11, .start = 110, .pid_space = 5, .boot = "b" },
-		{ .rank = 1, .node = "n2", .pid = 12, .start = 120, .pid_space = 5, .boot = "b" },
-		{ .rank = 0, .node = "n2", .pid = 21, .start = 210, .pid_space = 5, .boot = "b" },
-	};
-	rundir_event_hello(run, 1, &agents[0]);
-	rundir_event_hello(run, 1, &agents[1]);
+	write_hello(run, 1, "n1", 0, 11);
+	write_hello(run, 1, "n2", 1, 12);
 	rundir_event_refused(run, 1, &(struct rundir_why){ .why = "\"hello\" is not \"ready\"" });
-	rundir_event_hello(run, 2, &agents[2]);
+	write_hello(run, 2, "n2", 0, 21);
 	rundir_event_ready(run, 2, &(struct rundir_ready){ .step = 7 });
 }
 

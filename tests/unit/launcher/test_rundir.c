@@ -257,13 +257,13 @@ static void events_carry_both_times_and_the_generation(void **state)
 	(void)state;
 	char path[512];
 	struct buf text = BUF_INIT;
-	rundir_event_hello(run, 3,
-			   &(struct rundir_hello){ .rank = 5, .node = "n1", .pid = 7, .boot = "" });
+	rundir_event_slow_rank(run, 3,
+			       &(struct rundir_slow_rank){ .rank = 5, .node = "n1", .text = "" });
 	rundir_event_connected(run, 3, NULL);
 	snprintf(path, sizeof path, "%s/events.jsonl", rundir_path(run));
 	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
 	json_t *line = first_line(text.data);
-	assert_string_equal(json_string_value(json_object_get(line, "event")), "hello");
+	assert_string_equal(json_string_value(json_object_get(line, "event")), "slow-rank");
 	assert_int_equal(json_integer_value(json_object_get(line, "rank")), 5);
 	assert_int_equal(json_integer_value(json_object_get(line, "generation")), 3);
 	assert_true(json_real_value(json_object_get(line, "time")) > 1e9);

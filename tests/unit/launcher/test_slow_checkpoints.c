@@ -19,12 +19,13 @@ static json_t *finding_json(const char *kind, double share, const char *text)
 /* The disk is not what explains most. */
 static void report_health(int rank)
 {
+	static int64_t number;
 	json_t *list = json_array();
 	json_array_append_new(list, finding_json("delay", 0.4, "it waited for a core"));
 	json_array_append_new(list,
 			      finding_json("disk", 0.2, "a request to disk sda takes 140 ms"));
 	send_message(&h.peers[rank], MSG_HEALTH,
-		     msg_health_json(&(struct msg_health){ .findings = list }));
+		     msg_health_json(&(struct msg_health){ .number = ++number, .findings = list }));
 	json_decref(list);
 }
 

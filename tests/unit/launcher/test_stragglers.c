@@ -215,13 +215,15 @@ static json_t *finding_json(const char *kind, double share, bool alarm, const ch
 /* Steals the findings. */
 static void report_health(int rank, double clock, json_t *a, json_t *b)
 {
+	static int64_t number;
 	json_t *list = json_array();
 	if (a)
 		json_array_append_new(list, a);
 	if (b)
 		json_array_append_new(list, b);
 	send_message(&h.peers[rank], MSG_HEALTH,
-		     msg_health_json(&(struct msg_health){ .clock = clock, .findings = list }));
+		     msg_health_json(&(struct msg_health){
+			     .number = ++number, .clock = clock, .findings = list }));
 	json_decref(list);
 }
 

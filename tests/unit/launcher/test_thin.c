@@ -137,12 +137,15 @@ static void add_restart(uint32_t generation, int ranks)
 {
 	rundir_event_generation_start(run, generation,
 				      &(struct rundir_start){ .resume = "auto", .auth = "secret" });
+	json_t *agents = json_array();
 	for (int i = 0; i < ranks; i++)
-		rundir_event_hello(run, generation,
-				   &(struct rundir_hello){ .rank = i,
-							   .node = "node0123",
-							   .pid = 12345,
-							   .boot = "b7a3901e-3368-4c03-ab43" });
+		json_array_append_new(agents, rundir_agent_json(&(struct rundir_agent){
+						      .rank = i, .pid = 12345 }));
+	rundir_event_hello(run, generation,
+			   &(struct rundir_hello){ .node = "node0123",
+						   .boot = "b7a3901e-3368-4c03-ab43",
+						   .agents = agents });
+	json_decref(agents);
 	rundir_event_ready(run, generation, &(struct rundir_ready){ .step = 1 });
 }
 
