@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- The search --- */
-
 /* The group of a kind that a rank is in. */
 struct membership {
 	int group;    /* -1: none */
