@@ -179,6 +179,8 @@ static void seeds_that_have_found_bugs_are_survived(void **state)
 		/* A node died after the survey of a loss, with a process that no signal had ended. The supervisor
 		 * waited for Slurm to count the node as down, for minutes. */
 		{ 10177, FAULTS_LONG, false },
+		/* The same, but the plan did not use that node any more. */
+		{ 3872, FAULTS_LONG, false },
 	};
 	for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
 		struct simulate_result r;
