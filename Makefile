@@ -298,13 +298,14 @@ check-proxy: setup-check
 	tests/fault/proxy_runs $(PROXY_RUNS) data network.integrity=checksum
 	tests/fault/proxy_runs $(PROXY_RUNS) data network.integrity=seal
 
-# Simulated runs that meet many faults (launcher/simulate): SEEDS of them from FIRST_SEED on.
+# Simulated runs that meet many faults (launcher/simulate): SEEDS of them from FIRST_SEED on, each with about FAULTS faults.
 SEEDS      ?= 10000
 FIRST_SEED ?= 1
+FAULTS     ?= 100
 .PHONY: simulate
 simulate: setup-check
 	@$(MAKE) --no-print-directory $(EVERY_CORE) $(BUILD)/tests/simulate/simulate
-	$(BUILD)/tests/simulate/simulate --first $(FIRST_SEED) --count $(SEEDS)
+	$(BUILD)/tests/simulate/simulate --first $(FIRST_SEED) --count $(SEEDS) --faults $(FAULTS)
 
 $(BUILD)/tests/simulate/simulate: $(BUILD)/obj/tests/simulate/simulate.o $(call archives,$(call stands_on,launcher))
 	@mkdir -p $(@D)
@@ -457,7 +458,7 @@ help:
 	@echo 'make check-san        the unit tests under AddressSanitizer, UBSan and ThreadSanitizer'
 	@echo 'make check-comm       every cell of the collectives conformance test: hours; SWEEP=20 runs 20 times as many as make check'
 	@echo 'make check-faults     every fault test, the large ones too, then FAULT_RUNS=50 runs with random faults here and in Slurm'
-	@echo 'make simulate         SEEDS=10000 simulated runs of the supervisor with many faults, from FIRST_SEED=1 on'
+	@echo 'make simulate         SEEDS=10000 simulated runs of the supervisor with FAULTS=100 faults each, from FIRST_SEED=1 on'
 	@echo 'make check-proxy      runs behind a proxy that drops, repeats, delays and changes bytes: PROXY_RUNS=500 of each kind'
 	@echo 'make check-programs   install Open MPI, and PyTorch and JAX in build/programs-venv; run programs of theirs under muster'
 	@echo 'make spills           compile the kernels for five architectures and report their registers; fails if one spills'

@@ -117,6 +117,28 @@ static void choose_rates(struct simulate_setup *s, struct random_stream *r)
 	s->rates[SIMULATE_KILLED] = simulate_fault_row(SIMULATE_KILLED)->rate;
 }
 
+/* Makes the run so long that it meets about so many faults: it gets more steps, of which it does more or fewer before the
+ * last fault, more restarts, and somebody who starts it again. */
+static void lengthen(struct simulate_setup *s, struct words *w, int faults)
+{
+	enum { STEPS_LEAST = 100, STEPS_MOST = 60000, SHORT_RUN = 32 };
+	struct random_stream r;
+	double gap = s->burst * SIMULATE_BURST / 2 + (1 - s->burst) * s->fault_s,
+	       span = faults * gap;
+	random_init(&r, s->seed, STREAM_LENGTH);
+	double steps = span / s->step_s * random_between(&r, 0.1, 0.6);
+	steps = steps < STEPS_LEAST ? STEPS_LEAST : steps > STEPS_MOST ? STEPS_MOST : steps;
+	add_word(w, "job.steps=%d", (int)steps);
+	if (random_chance(&r, 0.8))
+		add_word(w, "restart.max_restarts=%d", 100 * faults);
+	else
+		add_word(w, "restart.max_restarts=%d", 10 + 10 * faults / SHORT_RUN);
+	s->most_faults = faults + faults / 2;
+	s->seconds = s->seconds > 2 * span ? s->seconds : 2 * span;
+	s->again = 0.98;
+	s->insists = true;
+}
+
 static int make_first(struct simulate_setup *s, struct err *e)
 {
 	struct cluster used;
@@ -126,7 +148,7 @@ static int make_first(struct simulate_setup *s, struct err *e)
 						   e);
 }
 
-int simulate_chaos(uint64_t seed, struct simulate_setup *out, struct err *e)
+int simulate_chaos(uint64_t seed, int faults, struct simulate_setup *out, struct err *e)
 {
 	struct random_stream r;
 	struct words w = { 0 };
@@ -148,7 +170,10 @@ int simulate_chaos(uint64_t seed, struct simulate_setup *out, struct err *e)
 	s->burst = random_between(&r, 0, 0.6);
 	s->seconds = 4000;
 	s->most_faults = 150;
+	s->again = 0.7;
 	choose_rates(s, &r);
+	if (faults)
+		lengthen(s, &w, faults);
 	if (job_words(w.list, w.n, &s->job, e) ||
 	    make_machines(nodes + spares, devices, &s->machines, e))
 		return -1;

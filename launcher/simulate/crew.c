@@ -69,6 +69,8 @@ void simulate_crew_join(struct process *p)
 static void load(struct process *p)
 {
 	p->state = PROCESS_LOADING;
+	if (!p->copies) /* they are not trusted any more: it forgets them */
+		p->own.step = p->other.step = -1;
 	simulate_process_later(p, draw(p->crew, 0.05, 1.5), simulate_crew_loaded);
 }
 

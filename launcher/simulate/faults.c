@@ -3,8 +3,6 @@
 
 #include "launcher/simulate/world.h"
 
-static const double burst_s = 3;
-
 enum { TRIES = 8 };
 
 static double draw(struct simulation *sim, double a, double b)
@@ -84,7 +82,7 @@ static void inject_next(void *arg)
 void simulate_faults_begin(struct simulation *sim)
 {
 	const struct simulate_setup *s = sim->setup;
-	double wait = chance(sim, s->burst) ? draw(sim, 0, burst_s)
+	double wait = chance(sim, s->burst) ? draw(sim, 0, SIMULATE_BURST)
 					    : random_wait(&sim->dice, s->fault_s);
 	simulate_later(sim, wait, inject_next, sim);
 }

@@ -56,6 +56,9 @@
 
 /* clang-format on */
 
+/* Seconds within which a fault of a burst follows the one before. */
+enum { SIMULATE_BURST = 3 };
+
 enum simulate_fault {
 #define SIMULATE_FAULT_ENUM(id, ...) SIMULATE_##id,
 	SIMULATE_FAULTS(SIMULATE_FAULT_ENUM)

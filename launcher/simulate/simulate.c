@@ -173,6 +173,22 @@ static void count_end(struct simulation *sim, int status)
 		sim->result->ends[i] += statuses[i] == status;
 }
 
+/* Whether the run begins again after this end. After a failure the person tries it on the same nodes, or in a
+ * new job, in which all are well. */
+static bool begins_again(struct simulation *sim, int status)
+{
+	const struct simulate_setup *s = sim->setup;
+	bool late = sim->queue.now >= SIMULATE_BEGIN + 2 * s->seconds;
+	bool again = random_chance(&sim->delays, s->again);
+	if (status == STATUS_STOPPED)
+		return !late && (sim->requeued || again);
+	if (status == STATUS_DONE || !s->insists || late || !again ||
+	    sim->result->all_faults >= s->most_faults)
+		return false;
+	sim->requeued = random_chance(&sim->delays, 0.5);
+	return true;
+}
+
 static void note_end(struct simulation *sim)
 {
 	int status;
@@ -182,9 +198,7 @@ static void note_end(struct simulation *sim)
 	count_end(sim, status);
 	simulate_check_end(sim, status);
 	close_supervisor(sim);
-	bool late = sim->queue.now >= SIMULATE_BEGIN + 2 * sim->setup->seconds;
-	bool again = random_chance(&sim->delays, 0.7); /* a person starts it again */
-	if (status == STATUS_STOPPED && !late && (sim->requeued || again))
+	if (begins_again(sim, status))
 		simulate_later(sim, random_between(&sim->delays, 5, 60), open_again, sim);
 	else
 		sim->over = true;

@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 /* What a stream of random numbers is for (base/random.h). */
-enum simulate_stream { STREAM_SHAPE, STREAM_DELAYS, STREAM_FAULTS };
+enum simulate_stream { STREAM_SHAPE, STREAM_DELAYS, STREAM_FAULTS, STREAM_LENGTH };
 
 /* Planted on purpose, to see that it is found. */
 enum simulate_bug {
@@ -58,6 +58,8 @@ struct simulate_setup {
 	 * ended after twice the time. */
 	double seconds;
 	int most_faults;
+	double again; /* how likely a person starts the run again after it was stopped */
+	bool insists; /* the person does so also after it has failed or given up, while faults are left */
 	double rates[SIMULATE_FAULT_COUNT]; /* relative */
 	enum simulate_bug bug;              /* of the agents */
 	bool relays; /* the first rank of a node reports the progress of its ranks. A seed is another run then */
@@ -92,8 +94,9 @@ struct simulate_result {
 	double seconds; /* of virtual time */
 };
 
-/* Makes the setup of this seed: a small cluster, a small job, and any of the faults. */
-int simulate_chaos(uint64_t seed, struct simulate_setup *out, struct err *e);
+/* Makes the setup of this seed: a small cluster, a small job, and any of the faults. faults: the run is so long
+ * that it meets about so many; 0: a short run, of some 30. */
+int simulate_chaos(uint64_t seed, int faults, struct simulate_setup *out, struct err *e);
 void simulate_setup_free(struct simulate_setup *s);
 
 /* Runs it. The run folder is made in `folder`, and stays. -1: the simulation itself failed. The caller

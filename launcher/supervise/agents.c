@@ -16,18 +16,21 @@ struct launched {
 	/* [most]: by the rank that a process was started as, the rank that it had when it was looked for
 	 * last, which is the first guess the next time */
 	int *guesses;
+	bool *nodes; /* [n_nodes of the machines] it has started processes there */
 };
 
 static struct launched *new_launched(struct supervisor *s)
 {
 	struct launched *l = calloc(1, sizeof *l);
 	int *guesses = calloc((size_t)s->most, sizeof *guesses);
-	if (!l || !guesses) {
+	bool *nodes = calloc((size_t)s->o.machines->n_nodes, sizeof *nodes);
+	if (!l || !guesses || !nodes) {
 		free(l);
 		free(guesses);
+		free(nodes);
 		return NULL;
 	}
-	*l = (struct launched){ .s = s, .guesses = guesses };
+	*l = (struct launched){ .s = s, .guesses = guesses, .nodes = nodes };
 	for (int r = 0; r < s->most; r++)
 		guesses[r] = r;
 	return l;
@@ -36,6 +39,7 @@ static struct launched *new_launched(struct supervisor *s)
 static void free_launched(struct launched *l)
 {
 	free(l->guesses);
+	free(l->nodes);
 	free(l);
 }
 
@@ -182,6 +186,15 @@ void supervise_agents_close(struct supervisor *s)
 	s->launches = NULL;
 }
 
+bool supervise_agents_on_dead_node(const struct supervisor *s)
+{
+	for (const struct launched *l = s->launches; l; l = l->next)
+		for (int i = 0; i < s->o.machines->n_nodes; i++)
+			if (l->nodes[i] && supervise_pool_is_dead(&s->recovery.pool, i))
+				return true;
+	return false;
+}
+
 bool supervise_agents_left(const struct supervisor *s)
 {
 	return s->launches != NULL;
@@ -221,13 +234,18 @@ static int *find_missing(const struct supervisor *s, int *n)
 
 static void note_processes(struct supervisor *s, struct launched *l, const int *ranks, int n)
 {
-	for (int i = 0; i < n; i++)
+	for (int i = 0, node = 0; i < n; i++) {
 		s->ranks[ranks[i]].process = (struct agent_process){
 			.launched = l,
 			.started_as = ranks[i],
 			.generation = s->generation,
 			.task = i,
 		};
+		node = supervise_pool_find_near(&s->recovery.pool, supervise_node(s, ranks[i]),
+						node < 0 ? 0 : node);
+		if (node >= 0)
+			l->nodes[node] = true;
+	}
 }
 
 static int launch(struct supervisor *s, const char *secret, const int *ranks, int n, struct err *e)

@@ -33,6 +33,9 @@ void supervise_agents_kill(struct supervisor *s, bool node_lost);
 void supervise_agents_kill_rank(struct supervisor *s, int rank);
 /* The generation in which the process of the rank was started; its launch log has that number. */
 uint32_t supervise_launch_of(const struct supervisor *s, int rank);
+/* Whether a launch that is alive has started processes on a node that is dead now. The plan may not use it
+ * any more. */
+bool supervise_agents_on_dead_node(const struct supervisor *s);
 /* Whether a process may be left. */
 bool supervise_agents_left(const struct supervisor *s);
 /* Forgets the launches. None of them may report anything afterwards. */

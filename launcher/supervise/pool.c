@@ -25,9 +25,7 @@ void supervise_pool_close(struct pool *p)
 	*p = (struct pool){ 0 };
 }
 
-/* `near` is tried first: the ranks of a plan are looked up in their order, which is about that of the
- * nodes. */
-static int find_near(const struct pool *p, const char *name, int near)
+int supervise_pool_find_near(const struct pool *p, const char *name, int near)
 {
 	int n = p->machines->n_nodes;
 	for (int i = 0; i < n; i++) {
@@ -40,13 +38,19 @@ static int find_near(const struct pool *p, const char *name, int near)
 
 int supervise_pool_find(const struct pool *p, const char *name)
 {
-	return find_near(p, name, 0);
+	return supervise_pool_find_near(p, name, 0);
 }
 
 bool supervise_pool_usable(const struct pool *p, int node)
 {
 	const struct pool_node *n = &p->nodes[node];
 	return n->state == NODE_UP && !n->excluded && !n->unfit && !n->slow;
+}
+
+bool supervise_pool_is_dead(const struct pool *p, int node)
+{
+	enum node_state state = p->nodes[node].state;
+	return state == NODE_DOWN || state == NODE_LEFT || state == NODE_UNREACHABLE;
 }
 
 static int count_gone(const struct pool *p, int node)
@@ -84,7 +88,7 @@ bool supervise_pool_covers(const struct pool *p, const struct deployment *used)
 	int node = 0;
 	for (int r = 0; r < used->plan.world; r++) {
 		const struct plan_rank *rank = &used->plan.ranks[r];
-		node = find_near(p, c->nodes[rank->node].name, node);
+		node = supervise_pool_find_near(p, c->nodes[rank->node].name, node);
 		if (node < 0 || !supervise_pool_usable(p, node) ||
 		    !covers_device(p, node, topo_cluster_kind(c, rank->node), rank))
 			return false;

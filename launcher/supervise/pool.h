@@ -55,9 +55,14 @@ void supervise_pool_close(struct pool *p);
 
 /* The node's number in the pool, by its name; -1: it is not in the pool. */
 int supervise_pool_find(const struct pool *p, const char *name);
+/* The same. `near` is tried first: the ranks of a plan are looked up in their order, which is about that of
+ * the nodes. */
+int supervise_pool_find_near(const struct pool *p, const char *name, int near);
 /* The number of nodes that can be used. */
 int supervise_pool_count(const struct pool *p);
 bool supervise_pool_usable(const struct pool *p, int node);
+/* Whether no process on it can be waited for. */
+bool supervise_pool_is_dead(const struct pool *p, int node);
 /* Whether every node and device on which the plan has a rank can be used. */
 bool supervise_pool_covers(const struct pool *p, const struct deployment *used);
 /* Whether a node that cannot be used now may be used later without a person's help. */

@@ -107,7 +107,8 @@ enum node_state supervise_recovery_node_state(const struct supervisor *s, int ra
 
 bool supervise_recovery_node_lost(const struct supervisor *s)
 {
-	return !s->recovery.surveying && !supervise_pool_covers(&s->recovery.pool, s->d);
+	return !s->recovery.surveying && (!supervise_pool_covers(&s->recovery.pool, s->d) ||
+					  supervise_agents_on_dead_node(s));
 }
 
 /* --- After a loss ------------------------------------------------------------------- */

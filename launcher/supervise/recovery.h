@@ -44,7 +44,7 @@ bool supervise_recovery_survey(struct supervisor *s, bool all);
 void supervise_recovery_stop_survey(struct supervisor *s);
 /* What the survey after the loss found about the rank's node; NODE_UP before it is done. */
 enum node_state supervise_recovery_node_state(const struct supervisor *s, int rank);
-/* Whether a node of the generation is lost. */
+/* Whether a node of the generation is lost, or one with processes of an earlier generation. */
 bool supervise_recovery_node_lost(const struct supervisor *s);
 
 /* Counts the loss as a fault of its node or device, if it is one. True: the node is not used any

@@ -11,10 +11,10 @@ struct published {
 	json_t *wants;  /* a list of ranks */
 };
 
-void supervise_rendezvous_reset(struct supervisor *s)
+void supervise_rendezvous_close(struct supervisor *s)
 {
 	struct rendezvous_state *r = &s->rendezvous;
-	for (int i = 0; i < r->room; i++) {
+	for (int i = 0; r->ranks && i < r->world; i++) {
 		json_decref(r->ranks[i].values);
 		json_decref(r->ranks[i].wants);
 	}
@@ -22,9 +22,10 @@ void supervise_rendezvous_reset(struct supervisor *s)
 	*r = (struct rendezvous_state){ 0 };
 }
 
-void supervise_rendezvous_close(struct supervisor *s)
+void supervise_rendezvous_reset(struct supervisor *s)
 {
-	supervise_rendezvous_reset(s);
+	supervise_rendezvous_close(s);
+	s->rendezvous.world = s->world;
 }
 
 static json_t *wanted_value(const struct supervisor *s, const json_t *wants, size_t i)
@@ -60,7 +61,7 @@ void supervise_rendezvous_go_on(struct supervisor *s, int rank)
 {
 	const struct rendezvous_state *r = &s->rendezvous;
 	const struct rank_state *k = &s->ranks[rank];
-	if (!r->ranks || r->n < s->world)
+	if (!r->ranks || r->n < r->world)
 		return;
 	size_t end = json_array_size(r->ranks[rank].wants);
 	/* a failure closes the connection */
@@ -88,10 +89,10 @@ int supervise_rendezvous_note(struct supervisor *s, int rank, const struct msg_e
 			      struct err *e)
 {
 	struct rendezvous_state *r = &s->rendezvous;
-	if (!r->ranks) {
-		r->ranks = calloc((size_t)s->world, sizeof *r->ranks);
-		r->room = r->ranks ? s->world : 0;
-	}
+	if (r->world != s->world)
+		return 0;
+	if (!r->ranks)
+		r->ranks = calloc((size_t)r->world, sizeof *r->ranks);
 	if (!r->ranks)
 		return err_set(e, ERR_NOMEM, "no memory for the endpoints of %d ranks", s->world);
 	if (s->by_pmix || r->ranks[rank].values || !json_is_object(m->values))
@@ -100,7 +101,7 @@ int supervise_rendezvous_note(struct supervisor *s, int rank, const struct msg_e
 	if (!are_ranks(s, m->wants))
 		return err_set(e, ERR_PROTO, "message endpoints: wants is not a list of ranks");
 	r->ranks[rank] = (struct published){ json_incref(m->values), json_incref(m->wants) };
-	if (++r->n < s->world)
+	if (++r->n < r->world)
 		return 0;
 	for (int i = 0; i < s->world; i++)
 		supervise_rendezvous_go_on(s, i);

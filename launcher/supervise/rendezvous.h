@@ -20,13 +20,14 @@ struct supervisor;
 struct rendezvous_state {
 	struct published *ranks; /* NULL: none has come */
 	int n;                   /* that have come */
-	int room;                /* of the list */
+	int world;               /* of the generation; the length of the list */
 };
 
 /* A generation begins. */
 void supervise_rendezvous_reset(struct supervisor *s);
 void supervise_rendezvous_close(struct supervisor *s);
-/* What a rank publishes. After the last one's all ranks get what they need. ERR_PROTO: it has published
+/* What a rank publishes. After the last one's all ranks get what they need. Once another plan is chosen, what
+ * comes late from the generation before it is skipped. ERR_PROTO: it has published
  * before, the generation uses PMIx, or it asks for a rank that does not exist. */
 int supervise_rendezvous_note(struct supervisor *s, int rank, const struct msg_endpoints *m,
 			      struct err *e);

@@ -64,7 +64,7 @@ static void do_choose_again(struct supervisor *s, const struct cause *c)
 static void do_note_survey(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	if (s->state == SUP_DRAINING && supervise_recovery_node_lost(s))
+	if (supervise_recovery_node_lost(s))
 		supervise_agents_kill(s, true);
 }
 
@@ -464,6 +464,7 @@ static void do_start(struct supervisor *s, const struct cause *c)
 	supervise_start_generation(s);
 }
 
+/* Processes that outlive the signal may be on a node that has died since the last survey. */
 static void do_kill(struct supervisor *s, const struct cause *c)
 {
 	s->recovery.growing &= !c->reason; /* a person or Slurm asked for the end */
@@ -473,6 +474,8 @@ static void do_kill(struct supervisor *s, const struct cause *c)
 					 s->patience);
 	supervise_enter(s, s->state, s->o.limits.drain);
 	supervise_agents_kill(s, supervise_recovery_node_lost(s));
+	if (!c->reason)
+		supervise_recovery_survey(s, true);
 }
 
 /* clang-format off */
@@ -501,6 +504,7 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 	},
 	[SUP_EXITING] = {
 		[EV_STOP] = do_stop_growing, [EV_STOP_NOW] = do_kill, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_gone,
+		[EV_SURVEYED] = do_note_survey,
 	},
 	[SUP_DUMPING] = {
 		[EV_DUMPED] = do_count_dumps, [EV_LOST] = do_count_dumps, [EV_TIMEOUT] = do_read_verdict, [EV_ALL_GONE] = do_note_gone,
@@ -535,7 +539,7 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 		[EV_STOP_NOW] = do_leave_now, [EV_TIMEOUT] = do_leave, [EV_STOP_KNOWN] = do_leave,
 	},
 	[SUP_ENDING] = {
-		[EV_STOP_NOW] = do_kill, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_end,
+		[EV_STOP_NOW] = do_kill, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_end, [EV_SURVEYED] = do_note_survey,
 	},
 	[SUP_UPLOADING] = {
 		[EV_UPLOADED] = do_end_now, [EV_TIMEOUT] = do_end_now, [EV_STOP] = do_end_now, [EV_STOP_NOW] = do_end_now,

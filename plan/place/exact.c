@@ -1,235 +1,348 @@
 #include "plan/place/exact.h"
 
+#include "plan/place/least.h"
 #include "plan/place/link_load.h"
+#include "plan/place/symmetry.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Equal devices --- */
-
-struct device {
-	struct cluster_slot slot;
-	bool used;
+/* The group of a kind that a rank is in. */
+struct membership {
+	int group;    /* -1: none */
+	int position; /* in the group's order */
 };
 
-/* Whether two devices have equal adapters. An adapter of only one device equals any other such
- * adapter with the same figures, unless positions count. */
-static bool same_adapter(const struct cluster *c, const struct node_kind *k, int a, int b)
-{
-	if (!k->parts || !k->nics)
-		return !c->rails;
-	int x = k->parts[a].nic, y = k->parts[b].nic, sharing = 0;
-	if (x == y)
-		return true;
-	if (c->rails || x < 0 || y < 0 || k->nics[x].bandwidth != k->nics[y].bandwidth)
-		return false;
-	for (int i = 0; i < k->devices; i++)
-		sharing += k->parts[i].nic == x || k->parts[i].nic == y;
-	return sharing == 2;
-}
+/* The costs of all-to-alls. In one unit they depend on the devices of each group only, so the same
+ * ones come again and again, in other orders. */
+enum { KNOWN = 1 << 12 }; /* all ways to choose groups are fewer */
 
-static bool same_link(const struct topo_link *a, const struct topo_link *b)
-{
-	return a->kind == b->kind && a->bandwidth == b->bandwidth && a->latency == b->latency;
-}
-
-/* Whether the node stays the same if devices a and b are exchanged. */
-static bool alike(const struct cluster *c, int node, int a, int b)
-{
-	const struct node_kind *k = topo_cluster_kind(c, node);
-	if (!same_adapter(c, k, a, b) ||
-	    (k->parts && k->links && k->parts[a].numa != k->parts[b].numa))
-		return false;
-	for (int i = 0; k->links && i < k->devices; i++) {
-		const struct topo_link *row = &k->links[i * k->devices],
-				       *other = &k->links[(i == a   ? b
-							   : i == b ? a
-								    : i) *
-							  k->devices];
-		for (int j = 0; j < k->devices; j++)
-			if (i != j && !same_link(&row[j], &other[j == a ? b : j == b ? a : j]))
-				return false;
-	}
-	return true;
-}
-
-/* --- The search --- */
+struct known_cost {
+	uint64_t groups; /* the set of devices of each, a byte, in order; 0: an unused row */
+	struct group_cost_sum sum;
+};
 
 struct exact_search {
-	const struct cluster *c;
 	struct layout layout;
 	const struct traffic *t;
 	struct group_costs *w;
-	struct device *devices;
+	struct symmetry *symmetry;
+	struct least least;
+	struct cluster_slot devices[PLACE_EXACT];
+	bool used[PLACE_EXACT];
+	int at[PLACE_EXACT];   /* the devices of the ranks placed so far */
+	int free[PLACE_EXACT]; /* devices of each unit */
 	int n, world;
-	struct place_cost best, least;           /* least: no map is faster */
-	int whole[PLACE_EXACT + 1][GROUP_KINDS]; /* groups that are complete after so many ranks */
+	int size[GROUP_KINDS], groups[GROUP_KINDS];       /* groups: 0 if the kind costs nothing */
+	int ranks[GROUP_KINDS][PLACE_EXACT][PLACE_EXACT]; /* of each group */
+	struct membership in[GROUP_KINDS][PLACE_EXACT];
+	struct known_cost *known; /* [KNOWN]; NULL: there are several units, or no all-to-all */
+	bool behind[PLACE_EXACT]; /* a symmetry maps rank 0 to this rank: its device comes later */
+	struct place_cost best;
 	struct cluster_slot *now, *found;
+	int64_t bounds;
 };
 
-/* Whether an earlier free device gives the same result: an equal device of the same node, or a
- * device of an equal node that is entirely free. */
-static bool repeats(const struct exact_search *s, int i)
-{
-	const struct cluster *c = s->c;
-	int node = s->devices[i].slot.node;
-	bool empty = true;
-	for (int k = 0; k < s->n; k++)
-		empty &= s->devices[k].slot.node != node || !s->devices[k].used;
-	for (int k = 0; k < i; k++) {
-		const struct cluster_node *mine = &c->nodes[node],
-					  *other = &c->nodes[s->devices[k].slot.node];
-		if (s->devices[k].used)
-			continue;
-		if (s->devices[k].slot.node == node) {
-			if (alike(c, node, s->devices[k].slot.device, s->devices[i].slot.device))
-				return true;
-		} else if (empty && other->kind == mine->kind && other->leaf == mine->leaf &&
-			   other->domain == mine->domain &&
-			   s->devices[k].slot.device == s->devices[i].slot.device) {
-			bool free = true;
-			for (int d = 0; d < s->n; d++)
-				free &= s->devices[d].slot.node != s->devices[k].slot.node ||
-					!s->devices[d].used;
-			if (free)
-				return true;
-		}
-	}
-	return false;
-}
+/* --- Lower bounds --- */
 
 /* Lower bounds for all maps that begin with the ranks placed so far. */
 struct bound {
 	struct place_cost cost;
-	double mean[GROUP_KINDS];
+	struct {
+		int whole;                 /* groups that are complete */
+		double seconds;            /* their sum */
+		double least[PLACE_EXACT]; /* of each group that is not; 0: it is complete */
+	} of[GROUP_KINDS];
 };
 
-static void bound(struct exact_search *s, int placed, const struct bound *before, struct bound *out)
+/* The bound of a group that is not complete, from where its ranks are. */
+static double group_bound(const struct exact_search *s, enum group_kind kind, int group, int placed)
+{
+	const struct least *l = &s->least;
+	int units = 0, missing = 0, room = 0;
+	bool seen[PLACE_EXACT] = { false };
+	for (int i = 0; i < s->size[kind]; i++) {
+		int rank = s->ranks[kind][group][i];
+		if (rank >= placed) {
+			missing++;
+			continue;
+		}
+		int unit = l->unit[s->at[rank]];
+		if (!seen[unit]) {
+			seen[unit] = true;
+			room += s->free[unit];
+			units++;
+		}
+	}
+	return l->on[kind][units + (missing > room)];
+}
+
+/* The bound from the flows of a group between this rank and its neighbours. */
+static double flow_bound(const struct exact_search *s, enum group_kind kind, int rank)
+{
+	const struct layout *l = &s->layout;
+	const struct membership *in = &s->in[kind][rank];
+	const int *ranks = s->ranks[kind][in->group], n = s->size[kind];
+	bool open = kind == GROUP_PP && (l->chunks == 1 || l->vee);
+	int before = in->position > 0 || !open ? ranks[(in->position + n - 1) % n] : s->world,
+	    after = in->position + 1 < n || !open ? ranks[(in->position + 1) % n] : s->world;
+	double least = 0;
+	if (before < rank)
+		least = fmax(least, s->least.flow[kind][s->at[before]][s->at[rank]]);
+	if (after < rank)
+		least = fmax(least, s->least.flow[kind][s->at[rank]][s->at[after]]);
+	return least;
+}
+
+/* Raises the bound of the rank's group by what is known without weighing it. */
+static void raise_group(const struct exact_search *s, enum group_kind kind, int rank,
+			struct bound *b)
+{
+	int group = s->in[kind][rank].group;
+	double *least = &b->of[kind].least[group];
+	*least = fmax(*least,
+		      fmax(group_bound(s, kind, group, rank + 1), flow_bound(s, kind, rank)));
+	b->cost.seconds[kind] = fmax(b->cost.seconds[kind], *least);
+}
+
+/* The devices of the groups that are complete. */
+static uint64_t name_groups(const struct exact_search *s, enum group_kind kind, int rank)
+{
+	unsigned char sets[sizeof(uint64_t)] = { 0 };
+	uint64_t name = 0;
+	for (int g = 0; g < s->groups[kind]; g++) {
+		unsigned char set = 0;
+		for (int i = 0; i < s->size[kind] && s->ranks[kind][g][s->size[kind] - 1] <= rank;
+		     i++)
+			set |= (unsigned char)(1 << s->at[s->ranks[kind][g][i]]);
+		int at = g;
+		for (; at > 0 && sets[at - 1] < set; at--)
+			sets[at] = sets[at - 1];
+		sets[at] = set;
+	}
+	for (int g = 0; g < s->groups[kind]; g++)
+		name = name << 8 | sets[g];
+	return name;
+}
+
+static void weigh_kind(struct exact_search *s, enum group_kind kind, int rank,
+		       struct group_cost_sum *sum)
 {
 	struct group_links span;
-	struct group_cost_sum sum;
-	*out = *before;
-	out->cost.total = out->cost.mean = 0;
-	for (int kind = 0; kind < GROUP_KINDS; kind++) {
-		double least = s->least.seconds[kind];
-		int whole = s->whole[placed][kind], all = s->whole[s->world][kind];
-		if (least > 0 && whole > s->whole[placed - 1][kind]) {
-			place_group_costs_of_kind(s->w, s->now, kind, s->t, &span, &sum);
-			out->cost.seconds[kind] = fmax(least, sum.worst);
-			out->mean[kind] = (whole * fmax(least, sum.mean) + (all - whole) * least) /
-					  all;
-		}
-		out->cost.total += (1 - s->t->hidden[kind]) * out->cost.seconds[kind];
-		out->cost.mean += (1 - s->t->hidden[kind]) * out->mean[kind];
-	}
-}
-
-static void descend(struct exact_search *s, int rank, const struct bound *before)
-{
-	struct bound here;
-	if (rank == s->world) {
-		struct place_cost cost;
-		place_map_cost(s->w, s->now, s->t, &cost);
-		if (place_better(&cost, &s->best)) {
-			s->best = cost;
-			memcpy(s->found, s->now, (size_t)s->world * sizeof *s->now);
-		}
+	if (kind != GROUP_EP || !s->known) {
+		place_group_costs_of_kind(s->w, s->now, kind, s->t, &span, sum);
 		return;
 	}
-	for (int i = 0; i < s->n; i++) {
-		if (s->devices[i].used || repeats(s, i))
+	uint64_t name = name_groups(s, kind, rank);
+	uint64_t row = name * 0x9E3779B97F4A7C15u >> 52;
+	while (s->known[row % KNOWN].groups && s->known[row % KNOWN].groups != name)
+		row++;
+	struct known_cost *k = &s->known[row % KNOWN];
+	if (!k->groups) {
+		place_group_costs_of_kind(s->w, s->now, kind, s->t, &span, &k->sum);
+		k->groups = name;
+	}
+	*sum = k->sum;
+}
+
+static void weigh_groups(struct exact_search *s, enum group_kind kind, int rank, struct bound *b)
+{
+	struct group_cost_sum sum;
+	weigh_kind(s, kind, rank, &sum);
+	b->of[kind].least[s->in[kind][rank].group] = 0;
+	b->of[kind].seconds = ++b->of[kind].whole * sum.mean;
+	b->cost.seconds[kind] = fmax(b->cost.seconds[kind], sum.worst);
+}
+
+/* Whether the rank is the last one of its group. */
+static bool completes(const struct exact_search *s, enum group_kind kind, int rank)
+{
+	return rank == s->ranks[kind][s->in[kind][rank].group][s->size[kind] - 1];
+}
+
+/* Sums the kinds up. */
+static void sum_bound(const struct exact_search *s, struct bound *b)
+{
+	b->cost.total = b->cost.mean = 0;
+	for (int kind = 0; kind < GROUP_KINDS; kind++) {
+		double sum = b->of[kind].seconds;
+		if (!s->groups[kind])
 			continue;
-		s->devices[i].used = true;
-		s->now[rank] = s->devices[i].slot;
-		bound(s, rank + 1, before, &here);
-		if (place_better(&here.cost, &s->best))
-			descend(s, rank + 1, &here);
+		for (int g = 0; g < s->groups[kind]; g++)
+			sum += b->of[kind].least[g];
+		b->cost.total += (1 - s->t->hidden[kind]) * b->cost.seconds[kind];
+		b->cost.mean += (1 - s->t->hidden[kind]) * sum / s->groups[kind];
+	}
+}
+
+/* The bound after this rank got its device. Returns whether a better map may follow. */
+static bool bound(struct exact_search *s, int rank, const struct bound *before, struct bound *out)
+{
+	bool promising;
+	s->bounds++;
+	*out = *before;
+	for (int kind = 0; kind < GROUP_KINDS; kind++)
+		if (s->groups[kind] && s->in[kind][rank].group >= 0)
+			raise_group(s, kind, rank, out);
+	sum_bound(s, out);
+	promising = place_better(&out->cost, &s->best);
+	for (int kind = 0; kind < GROUP_KINDS && promising; kind++) {
+		if (!s->groups[kind] || s->in[kind][rank].group < 0 || !completes(s, kind, rank))
+			continue;
+		weigh_groups(s, kind, rank, out);
+		sum_bound(s, out);
+		promising = place_better(&out->cost, &s->best);
+	}
+	return promising;
+}
+
+/* The bound of all maps. */
+static void bound_all(const struct exact_search *s, struct bound *out)
+{
+	*out = (struct bound){ 0 };
+	for (int kind = 0; kind < GROUP_KINDS; kind++) {
+		for (int g = 0; g < s->groups[kind]; g++)
+			out->of[kind].least[g] = s->least.on[kind][1];
+		out->cost.seconds[kind] = s->groups[kind] ? s->least.on[kind][1] : 0;
+	}
+	sum_bound(s, out);
+}
+
+/* --- The search --- */
+
+/* Sets the devices on which the next rank is tried: of those that a symmetry maps to one another,
+ * and that keeps the ranks placed so far where they are, only the first. Returns whether there are
+ * such. */
+static bool choose_devices(struct exact_search *s, int rank, bool symmetric, bool *tried)
+{
+	bool repeats = false;
+	for (int i = 0; i < s->n; i++) {
+		tried[i] = !s->used[i];
+		for (int k = 0; k < i && symmetric && tried[i]; k++)
+			if (tried[k] && place_symmetry_exists(s->symmetry, s->at, rank, i, k)) {
+				tried[i] = false;
+				repeats = true;
+			}
+	}
+	for (int i = 0; i < s->n && s->behind[rank]; i++)
+		tried[i] &= i > s->at[0];
+	return repeats;
+}
+
+static void keep_map(struct exact_search *s)
+{
+	struct place_cost cost;
+	place_map_cost(s->w, s->now, s->t, &cost);
+	if (place_better(&cost, &s->best)) {
+		s->best = cost;
+		memcpy(s->found, s->now, (size_t)s->world * sizeof *s->now);
+	}
+}
+
+/* symmetric: some permutation of devices may keep the ranks placed so far where they are. */
+static void descend(struct exact_search *s, int rank, bool symmetric, const struct bound *before)
+{
+	bool tried[PLACE_EXACT];
+	struct bound here;
+	if (rank == s->world) {
+		keep_map(s);
+		return;
+	}
+	symmetric = choose_devices(s, rank, symmetric, tried);
+	for (int i = 0; i < s->n; i++) {
+		if (!tried[i])
+			continue;
+		s->used[i] = true;
+		s->free[s->least.unit[i]]--;
+		s->at[rank] = i;
+		s->now[rank] = s->devices[i];
+		if (bound(s, rank, before, &here))
+			descend(s, rank + 1, symmetric, &here);
 		s->now[rank].node = -1;
-		s->devices[i].used = false;
+		s->free[s->least.unit[i]]++;
+		s->used[i] = false;
 	}
 }
 
-/* Sets whole[n][kind]: a group is complete when its last rank is placed. */
-static void mark_ends(struct exact_search *s)
+/* --- What it is prepared from --- */
+
+static void list_groups(struct exact_search *s, enum group_kind kind)
 {
-	int ranks[PLACE_EXACT];
-	for (int kind = 0; kind < GROUP_KINDS; kind++) {
-		int size = place_group_size(&s->layout, kind);
-		for (int lead = 0; size > 1 && lead < s->world; lead++) {
-			int last = 0;
-			if (!place_group_leads(&s->layout, kind, lead))
-				continue;
-			place_group_ranks(&s->layout, kind, lead, ranks);
-			for (int i = 0; i < size; i++)
-				last = ranks[i] > last ? ranks[i] : last;
-			for (int i = last + 1; i <= s->world; i++)
-				s->whole[i][kind]++;
-		}
+	s->size[kind] = place_group_size(&s->layout, kind);
+	for (int r = 0; r < s->world; r++)
+		s->in[kind][r].group = -1;
+	if (s->size[kind] < 2 || !(place_traffic_bytes(s->t, kind) > 0))
+		return;
+	for (int lead = 0; lead < s->world; lead++) {
+		int g = s->groups[kind], *ranks = s->ranks[kind][g];
+		if (!place_group_leads(&s->layout, kind, lead))
+			continue;
+		place_group_ranks(&s->layout, kind, lead, ranks);
+		for (int i = 0; i < s->size[kind]; i++)
+			s->in[kind][ranks[i]] = (struct membership){ g, i };
+		s->groups[kind]++;
 	}
 }
 
-/* Sets the lower bounds: seconds over the best links of the cluster, side by side on as many
- * adapters as the group has ranks. */
-static void set_least(struct exact_search *s)
-{
-	double link = 0, adapter = 0;
-	for (int i = 0; i < s->c->n_kinds; i++) {
-		const struct node_kind *k = &s->c->kinds[i];
-		link = fmax(link, k->link_bandwidth);
-		/* the bandwidth that link_load.h assumes if it is unknown */
-		adapter = fmax(adapter, fmax(k->net_bandwidth, 1e9));
-		for (int n = 0; n < k->n_nics; n++)
-			adapter = fmax(adapter, k->nics[n].bandwidth);
-		for (int l = 0; k->links && l < k->devices * k->devices; l++)
-			link = fmax(link, k->links[l].bandwidth);
-		link = fmax(link, place_load_inside(k, 0));
-	}
-	for (int kind = 0; kind < GROUP_KINDS; kind++) {
-		int n = place_group_size(&s->layout, kind);
-		struct group_links span = { .ranks = n,
-					    .nodes = 1,
-					    .per_node = n,
-					    .inside = { n * fmax(link, adapter), 0 } };
-		s->least.seconds[kind] = n > 1 ? place_traffic_seconds(s->t, kind, &span) : 0;
-	}
-}
-
-static int list_devices(const struct cluster *c, struct device **out)
+static int list_devices(const struct cluster *c, struct cluster_slot *out)
 {
 	int n = 0;
-	*out = calloc((size_t)topo_cluster_devices(c) + 1, sizeof **out);
-	for (int i = 0; *out && i < c->n_nodes; i++)
+	for (int i = 0; i < c->n_nodes; i++)
 		for (int d = 0; d < topo_cluster_kind(c, i)->devices; d++)
-			(*out)[n++].slot = (struct cluster_slot){ i, d };
+			out[n++] = (struct cluster_slot){ i, d };
 	return n;
+}
+
+static int prepare(struct exact_search *s, const struct cluster *c, struct err *e)
+{
+	struct link_load *load;
+	if (place_load_open(c, &load, e))
+		return -1;
+	s->n = list_devices(c, s->devices);
+	place_least_of(load, s->devices, s->n, &s->layout, s->t, &s->least);
+	for (int i = 0; i < s->n; i++)
+		s->free[s->least.unit[i]]++;
+	for (int kind = 0; kind < GROUP_KINDS; kind++)
+		list_groups(s, kind);
+	bool one_unit = s->least.units == 1;
+	for (int r = 1; r < s->world; r++)
+		s->behind[r] = place_symmetry_of_ranks(&s->layout, s->t, one_unit, r);
+	int rc = place_symmetry_open(load, s->devices, s->n, &s->symmetry, e);
+	place_load_close(load);
+	if (!rc && one_unit && s->groups[GROUP_EP] &&
+	    !(s->known = calloc(KNOWN, sizeof *s->known))) {
+		place_symmetry_close(s->symmetry);
+		return err_set(e, ERR_NOMEM,
+			       "no memory for the groups of %d ranks; close other programs",
+			       s->world);
+	}
+	return rc;
 }
 
 int place_exact_best(const struct cluster *c, const struct layout *l, const struct traffic *t,
 		     struct group_costs *w, struct cluster_slot *slots, struct place_cost *cost,
-		     struct err *e)
+		     int64_t *bounds, struct err *e)
 {
 	struct cluster_slot now[PLACE_EXACT];
-	struct exact_search s = { .c = c,
-				  .layout = *l,
+	struct exact_search s = { .layout = *l,
 				  .t = t,
 				  .w = w,
 				  .world = layout_world(l),
 				  .best = *cost,
 				  .now = now,
 				  .found = slots };
-	s.n = list_devices(c, &s.devices);
-	if (!s.devices)
-		return err_set(e, ERR_NOMEM,
-			       "no memory for the devices of %s; close other programs", c->name);
+	if (prepare(&s, c, e))
+		return -1;
 	for (int i = 0; i < s.world; i++)
 		now[i] = (struct cluster_slot){ -1, 0 };
-	mark_ends(&s);
-	set_least(&s);
-	struct bound none = { .cost = s.least };
-	memcpy(none.mean, s.least.seconds, sizeof none.mean);
-	descend(&s, 0, &none);
+	struct bound none;
+	bound_all(&s, &none);
+	if (place_better(&none.cost, &s.best))
+		descend(&s, 0, true, &none);
 	*cost = s.best;
-	free(s.devices);
+	*bounds = s.bounds;
+	free(s.known);
+	place_symmetry_close(s.symmetry);
 	return 0;
 }

@@ -1,10 +1,12 @@
 /*
  * exact — finds the best map of few ranks by branch and bound.
  *
- * Ranks are placed one after the other. Groups whose ranks all have their devices are weighed.
- * Whatever follows can only add to the flows on their links, so their seconds are a lower bound of
- * the map's cost; for the other groups the lower bound assumes the best links of the cluster. Among
- * free devices that are equal only the first is tried. For plan/place/.
+ * Ranks are placed one after the other. A branch ends where no map that begins with the ranks
+ * placed so far can cost less than the best one found: groups whose ranks all have their devices
+ * are weighed, and whatever follows can only add to the flows on their links; for the other groups
+ * least.h gives the bound. Of the maps that a symmetry of devices or ranks (symmetry.h) makes equal
+ * only the first is tried. So the result is the map that a search through all maps in the same
+ * order finds. For plan/place/.
  */
 #ifndef MUSTER_PLAN_PLACE_EXACT_H
 #define MUSTER_PLAN_PLACE_EXACT_H
@@ -12,9 +14,9 @@
 #include "plan/place/place.h"
 
 /* Replaces the map in slots by the best one; if no map costs less, it stays. *cost: the cost of the
- * given map, then that of the best one. */
+ * given map, then that of the best one. *bounds: how many lower bounds it took. */
 int place_exact_best(const struct cluster *c, const struct layout *l, const struct traffic *t,
 		     struct group_costs *w, struct cluster_slot *slots, struct place_cost *cost,
-		     struct err *e);
+		     int64_t *bounds, struct err *e);
 
 #endif

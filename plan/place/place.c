@@ -296,7 +296,7 @@ static int refine_best(struct map_search *m, struct err *e)
 	struct placement *p = m->out;
 	if (m->devices <= PLACE_EXACT) {
 		p->proven = true;
-		return place_exact_best(m->c, m->l, m->t, m->w, m->best, &p->cost, e);
+		return place_exact_best(m->c, m->l, m->t, m->w, m->best, &p->cost, &p->bounds, e);
 	}
 	if (m->world > REFINED_MAX || !is_irregular(m))
 		return 0;

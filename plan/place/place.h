@@ -28,6 +28,7 @@
 #include "plan/place/cost.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum { PLACE_EXACT = 8 };
 
@@ -57,6 +58,7 @@ struct placement {
 	int *spares, n_spares; /* nodes without a rank */
 	int idle;              /* devices without a rank on nodes that have ranks */
 	int tried;             /* number of maps, without those of a proof */
+	int64_t bounds;        /* lower bounds of parts of maps, in a proof */
 };
 
 /* Finds the map. slots receives the device of each rank, [layout_world]. fixed: use block order,

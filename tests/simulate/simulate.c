@@ -1,10 +1,11 @@
 /*
  * simulate: runs many simulated runs (launcher/simulate) on all cores, and prints what they met.
  *
- *     simulate [--first SEED] [--count N] [--cores N] [--relays] [--text]
+ *     simulate [--first SEED] [--count N] [--cores N] [--faults N] [--relays] [--text]
  *
  * Prints each seed that breaks what must hold, after it was run again to see that it does so in the same
- * way. --text: also its faults and its last events. --relays: the first rank of a node reports for its ranks.
+ * way. --faults: each run is so long that it meets about so many; without it some 30. --text: also its faults
+ * and its last events. --relays: the first rank of a node reports for its ranks.
  * Exit status 1: there was one.
  */
 #include "base/clock.h"
@@ -18,7 +19,7 @@
 
 struct options {
 	uint64_t first, count;
-	int cores;
+	int cores, faults;
 	bool text;
 	void (*change)(struct simulate_setup *s); /* NULL: nothing */
 };
@@ -86,7 +87,7 @@ static void run_seed(uint64_t seed, const struct options *o, struct sums *sums)
 {
 	struct simulate_result r, again;
 	struct err e = ERR_INIT;
-	if (simulate_seed(seed, o->change, &r, &e)) {
+	if (simulate_long_seed(seed, o->faults, o->change, &r, &e)) {
 		printf("seed %llu: cannot be simulated: %s\n", (unsigned long long)seed, e.text);
 		sums->failed++;
 		return;
@@ -97,7 +98,8 @@ static void run_seed(uint64_t seed, const struct options *o, struct sums *sums)
 			fputs(buf_str(&r.text), stdout);
 		else
 			printf("seed %llu: %s\n", (unsigned long long)seed, r.why);
-		if (simulate_seed(seed, o->change, &again, &e) || again.hash != r.hash) {
+		if (simulate_long_seed(seed, o->faults, o->change, &again, &e) ||
+		    again.hash != r.hash) {
 			printf("seed %llu: it does not replay\n", (unsigned long long)seed);
 			sums->unequal++;
 		}
@@ -167,6 +169,8 @@ static bool read_options(int argc, char **argv, struct options *o)
 			o->count = value;
 		else if (!strcmp(argv[i], "--cores"))
 			o->cores = (int)value;
+		else if (!strcmp(argv[i], "--faults"))
+			o->faults = (int)value;
 		else
 			return false;
 		i++;
@@ -182,8 +186,9 @@ int main(int argc, char **argv)
 	struct sums all = { 0 };
 	int pipes[2];
 	if (!read_options(argc, argv, &o) || pipe(pipes)) {
-		fprintf(stderr, "usage: simulate [--first SEED] [--count N] [--cores N] [--relays] "
-				"[--text]\n");
+		fprintf(stderr,
+			"usage: simulate [--first SEED] [--count N] [--cores N] [--faults N] "
+			"[--relays] [--text]\n");
 		return 2;
 	}
 	double began = clock_s();

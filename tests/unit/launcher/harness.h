@@ -79,6 +79,7 @@ static struct harness {
 	int starts, kills, world;
 	int helper_dies; /* this many starts fail because a helper process died */
 	bool running, fail_start, keep_running;
+	bool node_lost; /* of the last kill */
 	int status[WORLD];
 	bool gone[WORLD];
 	struct peer peers[PEERS];
@@ -116,8 +117,8 @@ static int fake_start(uv_loop_t *loop, const struct launch_request *r,
 
 static void fake_kill(struct launch *l, bool node_lost)
 {
-	(void)node_lost;
 	assert_ptr_equal(l, &h.launch);
+	h.node_lost = node_lost;
 	h.kills++;
 }
 

@@ -32,13 +32,15 @@ static inline char *make_simulate_folder(char *folder, size_t size)
 	return mkdtemp(folder) ? folder : tmpdir_make(folder, size);
 }
 
-/* change: alters the setup of the seed; NULL: nothing. The caller frees result->text. */
-static inline int simulate_seed(uint64_t seed, void (*change)(struct simulate_setup *s),
-				struct simulate_result *result, struct err *e)
+/* faults: of simulate_chaos. change: alters the setup of the seed; NULL: nothing. The caller frees
+ * result->text. */
+static inline int simulate_long_seed(uint64_t seed, int faults,
+				     void (*change)(struct simulate_setup *s),
+				     struct simulate_result *result, struct err *e)
 {
 	struct simulate_setup setup;
 	char folder[256];
-	if (simulate_chaos(seed, &setup, e))
+	if (simulate_chaos(seed, faults, &setup, e))
 		return -1;
 	if (change)
 		change(&setup);
@@ -48,6 +50,12 @@ static inline int simulate_seed(uint64_t seed, void (*change)(struct simulate_se
 	nftw(folder, simulate_seed_remove, 8, FTW_DEPTH | FTW_PHYS);
 	simulate_setup_free(&setup);
 	return rc;
+}
+
+static inline int simulate_seed(uint64_t seed, void (*change)(struct simulate_setup *s),
+				struct simulate_result *result, struct err *e)
+{
+	return simulate_long_seed(seed, 0, change, result, e);
 }
 
 #endif

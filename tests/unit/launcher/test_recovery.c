@@ -88,6 +88,27 @@ static void the_run_can_be_stopped_while_the_nodes_are_surveyed(void **state)
 	assert_int_equal(exit_status(), STATUS_STOPPED);
 }
 
+/* Its process does not end, and no survey of the loss could see it. */
+static void a_node_that_dies_after_the_survey_is_not_waited_for(void **state)
+{
+	(void)state;
+	open_run(NULL, NULL);
+	h.keep_running = true;
+	lose_node(NODE_UP);
+	answer_survey();
+	m.nodes[0] = NODE_UNREACHABLE;
+	assert_int_equal(m.surveys, 1);
+	pass_time(11);
+	assert_int_equal(m.surveys, 2);
+	assert_false(h.node_lost);
+	answer_survey();
+	assert_true(h.node_lost);
+	h.keep_running = false;
+	pass_time(0.1);
+	assert_int_equal(h.starts, 2);
+	assert_int_equal(h.world, 1);
+}
+
 static void a_layout_that_must_stay_waits_for_its_node(void **state)
 {
 	(void)state;
@@ -244,6 +265,7 @@ int main(void)
 		T(a_job_that_is_not_described_can_still_be_requeued),
 		T(a_survey_that_cannot_start_does_not_stop_the_restart),
 		T(the_run_can_be_stopped_while_the_nodes_are_surveyed),
+		T(a_node_that_dies_after_the_survey_is_not_waited_for),
 		T(a_layout_that_must_stay_waits_for_its_node),
 		T(patience_ends),
 		T(the_wait_for_a_node_can_be_stopped),

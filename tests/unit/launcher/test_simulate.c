@@ -10,22 +10,29 @@
 #include <cmocka.h>
 
 /* make simulate runs more. MUSTER_SIMULATE_SEED is the first one. */
-enum { SEEDS = 150, SEEDS_ALONE = 2 };
+enum { SEEDS = 150, SEEDS_ALONE = 2, SEEDS_LONG = 24, FAULTS_LONG = 100 };
 
-static void run(uint64_t seed, void (*change)(struct simulate_setup *), struct simulate_result *r)
+static void run(uint64_t seed, int faults, void (*change)(struct simulate_setup *),
+		struct simulate_result *r)
 {
 	struct err e = ERR_INIT;
-	if (simulate_seed(seed, change, r, &e))
+	if (simulate_long_seed(seed, faults, change, r, &e))
 		fail_msg("seed %llu: %s", (unsigned long long)seed, e.text);
+}
+
+static void run_long_well(uint64_t seed, int faults, void (*change)(struct simulate_setup *),
+			  struct simulate_result *r)
+{
+	run(seed, faults, change, r);
+	if (r->broken)
+		fail_msg("%s", buf_str(&r->text));
+	buf_fini(&r->text);
 }
 
 static void run_well(uint64_t seed, void (*change)(struct simulate_setup *),
 		     struct simulate_result *r)
 {
-	run(seed, change, r);
-	if (r->broken)
-		fail_msg("%s", buf_str(&r->text));
-	buf_fini(&r->text);
+	run_long_well(seed, 0, change, r);
 }
 
 /* --- The parts -------------------------------------------------------------------------------- */
@@ -137,19 +144,48 @@ static void the_supervisor_survives_many_seeds(void **state)
 	assert_true(done > SEEDS / 8);
 }
 
+static void long_runs_meet_as_many_faults_as_asked_for(void **state)
+{
+	(void)state;
+	int faults = 0, done = 0;
+	for (uint64_t seed = 1; seed <= SEEDS_LONG; seed++) {
+		struct simulate_result r;
+		run_long_well(seed, FAULTS_LONG, seed % 2 ? NULL : use_relays, &r);
+		faults += r.all_faults;
+		done += r.ends[END_DONE];
+	}
+	print_message("%d seeds: %d faults, %d runs done\n", SEEDS_LONG, faults, done);
+	assert_in_range(faults, SEEDS_LONG * FAULTS_LONG * 7 / 10,
+			SEEDS_LONG * FAULTS_LONG * 13 / 10);
+	assert_true(done > SEEDS_LONG / 3);
+}
+
 /* Each has found a bug, which is told beside it. They mean nothing any more once the simulation draws otherwise, but
  * are runs like others then. */
 static void seeds_that_have_found_bugs_are_survived(void **state)
 {
 	(void)state;
-	static const uint64_t seeds[] = {
+	static const struct {
+		uint64_t seed;
+		int faults; /* of simulate_chaos */
+		bool relays;
+	} seeds[] = {
 		/* The start of generation 3 failed, in which an agent lived on. The next supervisor gave the
 		 * number again, and its agents did not end that one. */
-		109990,
+		{ 109990, 0, false },
+		/* The endpoints of an agent came after the generation was lost and a smaller world was planned,
+		 * and were written behind the list of that world. Only a sanitizer sees it. */
+		{ 10, FAULTS_LONG, false },
+		/* A node died after the survey of a loss, with a process that no signal had ended. The supervisor
+		 * waited for Slurm to count the node as down, for minutes. */
+		{ 10177, FAULTS_LONG, false },
+		/* The same, but the plan did not use that node any more. */
+		{ 3872, FAULTS_LONG, false },
 	};
 	for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
 		struct simulate_result r;
-		run_well(seeds[i], NULL, &r);
+		run_long_well(seeds[i].seed, seeds[i].faults, seeds[i].relays ? use_relays : NULL,
+			      &r);
 	}
 }
 
@@ -201,7 +237,7 @@ static void is_found(void (*plant)(struct simulate_setup *), const char *as)
 	struct simulate_result r = { 0 };
 	for (uint64_t seed = 1; seed <= 200 && !r.broken; seed++) {
 		buf_fini(&r.text);
-		run(seed, plant, &r);
+		run(seed, 0, plant, &r);
 	}
 	assert_true(r.broken);
 	if (!strstr(r.why, as))
@@ -247,6 +283,7 @@ int main(void)
 		cmocka_unit_test(each_fault_happens_and_is_survived_alone),
 		cmocka_unit_test(the_supervisor_survives_many_seeds),
 		cmocka_unit_test(the_supervisor_survives_where_one_rank_reports_for_its_node),
+		cmocka_unit_test(long_runs_meet_as_many_faults_as_asked_for),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
