@@ -4,10 +4,12 @@
 #include "kernels/backend.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct fp8_scale) % FP8_SCALE_ALIGN == 0,
-	       "the scales of an array are aligned");
+_Static_assert(offsetof(struct fp8_scale, inverse) % FP8_SCALE_ALIGN == 0 &&
+		       sizeof(struct fp8_scale) % FP8_SCALE_ALIGN == 0,
+	       "cuBLASLt reads the inverse of each scale of an array");
 
 /* A format has 1 sign bit, `exponent` bits and `fraction` bits. */
 static const struct format {

@@ -33,13 +33,9 @@ static double immense(const struct job *job, const struct model_shape *m, const 
 static double attention_bytes(const struct job *job, const struct model_shape *m,
 			      const struct layout *l)
 {
-	bool possible = job->job.device == DEVICE_CUDA && !job->job.deterministic &&
-			job->precision.dtype != DTYPE_FP32 && l->cp == 1 &&
-			!(job->model.attn_dropout > 0) && m->head_dim % 8 == 0 &&
-			m->head_dim <= ATTENTION_ROOM_DIM;
 	int heads = (int)(m->heads / l->tp),
 	    kv_heads = (int)(m->kv_heads > l->tp ? m->kv_heads / l->tp : 1);
-	if (!possible)
+	if (job->job.device != DEVICE_CUDA || !shape_attention_by_cudnn(job, m, l->cp))
 		return 0;
 	struct attention_piece p = attention_piece_of(job->batch.micro, heads, kv_heads, m->seq,
 						      m->seq, (int)m->head_dim);

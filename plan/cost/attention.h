@@ -26,7 +26,8 @@ enum attention_kernel {
 	ATTENTION_FLASH1, /* FlashAttention of 2022, and Triton's kernel after it */
 	ATTENTION_FLASH2, /* FlashAttention-2: mma.sync */
 	ATTENTION_CUDNN,  /* cuDNN 9: wgmma on Hopper, tcgen05 on Blackwell */
-	ATTENTION_MUSTER, /* kernels/cuda */
+	ATTENTION_MUSTER, /* the faster of cuDNN's and kernels/cuda, where cuDNN's can be used */
+	ATTENTION_MUSTER_OWN, /* kernels/cuda */
 	ATTENTION_KERNELS
 };
 

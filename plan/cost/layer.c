@@ -152,6 +152,15 @@ static void stored_attention(const struct cost_case *c, const struct cost_shard 
 	y->gradient = score + 3 * weighted;
 }
 
+static enum attention_kernel kernel_of(const struct cost_case *c)
+{
+	enum attention_kernel kernel = c->engine->attention;
+	return kernel == ATTENTION_MUSTER &&
+			       !shape_attention_by_cudnn(c->job, c->shape, c->layout->cp)
+		       ? ATTENTION_MUSTER_OWN
+		       : kernel;
+}
+
 /* Two products, of which half is masked. With context parallelism each rank attends to one piece of
  * the keys after the other, and merges the results: it reads both and writes one
  * (agent/engine/parallel/cp.c). */
@@ -159,7 +168,7 @@ static void fused_attention(const struct cost_case *c, const struct cost_shard *
 			    struct cost_layer *y)
 {
 	const struct cost_machine *m = c->machine;
-	enum attention_kernel kernel = c->engine->attention;
+	enum attention_kernel kernel = kernel_of(c);
 	int cp = c->layout->cp;
 	double pieces = cp > 1 && c->engine->ring > 0 ? cp * c->engine->ring : cp,
 	       dim = (double)c->shape->head_dim, keys = (double)c->shape->seq / cp,

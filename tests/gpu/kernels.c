@@ -41,7 +41,7 @@ struct bench {
 	char *stored;   /* the same in the storage type */
 	size_t room;    /* bytes of all sets of a row */
 	double least;   /* seconds of a round */
-	double slow;    /* seconds of a round that is the only one */
+	double slow;    /* after a round of more seconds, no more are measured */
 	int rounds;
 	/* for predictions; without a device: none. calibrated has a chip, or is not used. */
 	bool predicts;

@@ -1,5 +1,6 @@
 #include "plan/spec/model/model.h"
 
+#include "base/attention_room.h"
 #include "base/numbers.h"
 
 #include <math.h>
@@ -47,6 +48,13 @@ void shape_of_job(const struct job *job, struct model_shape *out)
 		.top = f->experts ? job->model.experts_per_token : 0,
 		.router = f->experts ? job->model.router : ROUTER_SOFTMAX_AFTER,
 	};
+}
+
+bool shape_attention_by_cudnn(const struct job *job, const struct model_shape *m, int cp)
+{
+	return !job->job.deterministic && job->precision.dtype != DTYPE_FP32 && cp == 1 &&
+	       !(job->model.attn_dropout > 0) && m->head_dim % 8 == 0 &&
+	       m->head_dim <= ATTENTION_ROOM_DIM;
 }
 
 /* Number of weights in a layer's matrix products, with `ffns` feed-forward parts. */

@@ -63,6 +63,10 @@ struct model_shape {
 
 /* Sets the family's traits and replaces the job's zeros by their defaults. */
 void shape_of_job(const struct job *job, struct model_shape *out);
+
+/* Whether cuDNN's attention can be used on a GPU (kernels/cuda/attention_choose.h). cp: ranks that
+ * share a sequence. */
+bool shape_attention_by_cudnn(const struct job *job, const struct model_shape *m, int cp);
 int64_t shape_params(const struct model_shape *m);
 /* Model FLOPs of a training step for one token (forward + backward, no recomputation): 6 × the
  * weights of matrix products + attention (causal counted as half), Narayanan et al., arXiv
