@@ -348,7 +348,9 @@ static void queue_sums(struct backend *k, const char *op, cast_call a, const S &
 		       int64_t rows, const struct fp8_copies *to)
 {
 	const int64_t width = S::PARTS * a.c, fit = CUDA_SCRATCH / (width * (int64_t)sizeof(float)),
-		      most = fit < SUM_TILES ? fit : (int64_t)SUM_TILES;
+		      most = fit < 1           ? 1
+			     : fit < SUM_TILES ? fit
+					       : (int64_t)SUM_TILES;
 	float *const outs[2] = { to->sums, NULL };
 	a.sums = (float *)cuda_scratch(
 		k, (size_t)((rows < most ? rows : most) * width) * sizeof *a.sums, op);

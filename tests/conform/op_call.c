@@ -29,7 +29,7 @@ const struct storage *op_call_storage(const struct op_call *c, int i)
 									       : &storage_fp32;
 }
 
-double op_call_tolerance(const struct op_call *c, int i)
+double op_call_tolerance(const struct op_call *c, int i, bool tensor_cores)
 {
 	double stored = c->storage->tolerance;
 	switch (c->args[i].width) {
@@ -40,9 +40,9 @@ double op_call_tolerance(const struct op_call *c, int i)
 	case SINGLE_OF_STORED:
 		return 4 * stored;
 	case STORED_OF_FP8:
-		return fmax(stored, fp8_tolerance);
+		return tensor_cores ? fmax(stored, fp8_tolerance) : stored;
 	case SINGLE_OF_FP8:
-		return fp8_tolerance;
+		return tensor_cores ? fp8_tolerance : storage_fp32.tolerance;
 	default:
 		return double_tolerance;
 	}

@@ -27,9 +27,9 @@ void op_call_init(struct op_call *c, const struct op_test *t, const struct dims 
 void op_call_fini(struct op_call *c);
 
 /* Properties of argument i: the storage type of its numbers, their largest error, its bytes, and
- * whether nothing was written around it. */
+ * whether nothing was written around it. tensor_cores: the sums of products of 8 bits are shortened. */
 const struct storage *op_call_storage(const struct op_call *c, int i);
-double op_call_tolerance(const struct op_call *c, int i);
+double op_call_tolerance(const struct op_call *c, int i, bool tensor_cores);
 size_t op_call_bytes(const struct op_call *c, int i);
 bool op_call_guarded(const struct op_call *c, int i);
 

@@ -7,8 +7,8 @@
  *   - The reference reads what the backend reads, rounded to the storage type.
  *   - "sets" outputs are NaN before, and "adds" outputs hold known values.
  *   - Inputs must stay unchanged, and nothing may be written before or after an array.
- *   - The error |out - ref| / |ref| is at most 1e-5. For results stored in 2 bytes and for
- *     products of 8 bits it may be larger (op_call.c).
+ *   - The error |out - ref| / |ref| is at most 1e-5. For results stored in 2 bytes, and for
+ *     products of 8 bits on a device, it may be larger (op_call.c).
  *   - Two runs give the same bits. So do 1, 2 and 3 threads if the op promises it, and a graph of the
  *     op if the backend records graphs.
  *

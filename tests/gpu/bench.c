@@ -44,6 +44,7 @@
 #include "base/philox.h"
 #include "plan/plan.h"
 #include "plan/spec/speeds.h"
+#include "tests/gpu/json_text.h"
 #include "tests/gpu/models.h"
 #include "tests/gpu/predict.h"
 #include "tests/unit/agent/world.h"
@@ -307,8 +308,10 @@ static int command_choices(struct bench *b, char *words, struct err *e)
 	for (int i = 0; c && choices_at(c, i, &key, &note); i++)
 		printf("%s{\"key\": \"%s\", \"note\": \"%s\"}", i ? ", " : "", key, note);
 	printf("], \"notices\": [");
-	for (int i = 0; (notice = backend_notice(k)); i++)
-		printf("%s\"%s\"", i ? ", " : "", notice);
+	for (int i = 0; (notice = backend_notice(k)); i++) {
+		fputs(i ? ", " : "", stdout);
+		json_text_print(notice);
+	}
 	puts("]}");
 	return 0;
 }

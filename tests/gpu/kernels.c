@@ -3,7 +3,7 @@
  * bytes that it must move (inputs once, outputs once, both for what it changes), and the FLOPs of
  * products and attention. It prints one line of JSON per row. What has several forms is measured as
  * in training: the first run chooses. For attention, each way is measured too, and what the two
- * compute is compared: it is an error if they differ by more than 2 %. "notice" is what the backend
+ * compute is compared: it is an error if they differ by more than 2 %. "notices" are what the backend
  * reported, such as a slow product.
  *
  * On a GPU each row also has what the planner predicts: "published_s" by its constants and, with
@@ -21,6 +21,7 @@
 #include "base/philox.h"
 #include "tests/conform/op_check.h"
 #include "tests/conform/storage.h"
+#include "tests/gpu/json_text.h"
 #include "tests/gpu/kernel_rows.h"
 #include "tests/gpu/predict.h"
 
@@ -301,11 +302,17 @@ static void print_contest(const struct contest *c)
 		       c->chosen, c->seconds[0], c->seconds[1], c->key, c->note);
 }
 
-static void print_notice(const struct bench *b)
+static void print_notices(const struct bench *b)
 {
 	const char *notice = backend_notice(b->k);
-	if (notice)
-		printf(", \"notice\": \"%s\"", notice);
+	if (!notice)
+		return;
+	fputs(", \"notices\": [", stdout);
+	for (int i = 0; notice; i++, notice = backend_notice(b->k)) {
+		fputs(i ? ", " : "", stdout);
+		json_text_print(notice);
+	}
+	putchar(']');
 }
 
 /* contest: NULL if there is an error. */
@@ -321,7 +328,7 @@ static void print_row(const struct bench *b, const struct kernel_row *r, const c
 		       r->flops);
 		print_contest(contest);
 		print_predictions(b, r, op, bytes);
-		print_notice(b);
+		print_notices(b);
 		puts("}");
 	}
 	fflush(stdout);

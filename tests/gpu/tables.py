@@ -178,7 +178,7 @@ def kernels(r):
         rows.append((k["op"], k["model"], k["what"], f"{1e6 * k['seconds']:.1f}", f"{k['bytes'] / 1e6:.1f}", f"{k['flops'] / 1e9:.1f}" if k["flops"] else "",
                      f"{100 * by[0] / k['seconds']:.0f} % of {by[1]}",
                      *(f"{1e6 * k[s]:.1f} ({beside(k[s], k['seconds'])})" if s in k else "" for s in ("published_s", "calibrated_s"))))
-    reported = [f"- {k['op']}, {k['model']}, {k['what']}: {cell(k['notice'])}" for k in r["kernels"] if "notice" in k]
+    reported = [f"- {k['op']}, {k['model']}, {k['what']}: {cell(text)}" for k in r["kernels"] for text in k.get("notices", [])]
     return ["## Kernels, bf16", "",
             "Bytes: inputs once, outputs once. Share: the larger of the bytes' time at the copy's rate and the FLOPs' time at the products' rate, divided "
             "by the measured time. Predicted: by the planner, from published constants and from a calibration in the same program.", ""] + table(

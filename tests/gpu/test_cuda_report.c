@@ -94,17 +94,29 @@ static void a_calibrated_prediction_is_that_of_the_measured_device(void **state)
 /* Nobody else would see why an op is slow. */
 static void what_the_backend_reports_is_in_the_answers(void **state)
 {
+	static const char *const commands[] = { "bench' --toy 'open gpt2-50304' 'turn 1' choices",
+						"kernels' --toy --only attention_fwd" };
 	static char said[8000];
 	(void)state;
-	if (run_command(said, sizeof said,
-			"export MUSTER_DOUBLE_CUDNN=refuses; '%s/bench' --toy 'open gpt2-50304' "
-			"'turn 1' choices choices 2>&1 && '%s/kernels' --toy --only attention_fwd "
-			"2>&1",
-			DOUBLES, DOUBLES))
-		fail_msg("bench:\n%s", said);
-	assert_non_null(strstr(said, "\"notices\": [\"backend cuda: "));
-	assert_non_null(strstr(said, "\"notices\": []"));
-	assert_non_null(strstr(said, ", \"notice\": \"backend cuda: "));
+	for (int i = 0; i < 2; i++) {
+		if (run_command(said, sizeof said, "MUSTER_DOUBLE_CUDNN=refuses '%s/%s 2>&1",
+				DOUBLES, commands[i]))
+			fail_msg("%s:\n%s", commands[i], said);
+		assert_non_null(strstr(said, "\"notices\": [\"backend cuda: "));
+	}
+}
+
+/* Casts move memory, also those that sum columns. */
+static void each_cast_has_a_prediction(void **state)
+{
+	static char said[8000];
+	(void)state;
+	if (run_command(said, sizeof said, "'%s/kernels' --toy --only fp8_cast 2>&1", DOUBLES))
+		fail_msg("kernels:\n%s", said);
+	assert_non_null(strstr(said, "with a bias's gradient"));
+	assert_non_null(strstr(said, "\"published_s\": "));
+	assert_null(strstr(said, "\"published_s\": 0,"));
+	assert_null(strstr(said, "\"published_s\": 0}"));
 }
 
 static void counts_of(const char *said, int counts[2])
@@ -221,6 +233,7 @@ int main(void)
 		cmocka_unit_test(a_step_is_measured_in_both_ways),
 		cmocka_unit_test(a_calibrated_prediction_is_that_of_the_measured_device),
 		cmocka_unit_test(what_the_backend_reports_is_in_the_answers),
+		cmocka_unit_test(each_cast_has_a_prediction),
 		cmocka_unit_test(a_calibration_chooses_as_training_does),
 		cmocka_unit_test(each_way_of_attention_has_its_own_column),
 		cmocka_unit_test(wrong_commands_are_answered_with_an_error),
