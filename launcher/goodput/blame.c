@@ -45,7 +45,6 @@ bool goodput_blame(struct run *r, int place)
 	b.at = r->now;
 	put(r, place, b);
 	bool last = goodput_nodes_used(r) + r->free <= 1;
-	r->out->excluded += b.faults >= most && !last;
 	return b.faults >= most && !last;
 }
 

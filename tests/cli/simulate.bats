@@ -83,7 +83,7 @@ setup() {
 	ours() { "$MUSTER" simulate "$llama" --days 20 --runs 5 --faults "$BATS_TEST_TMPDIR/ours.json" "$@"; }
 	run ours restart.exclude_after=1
 	echo "$output"
-	[[ $output =~ nodes\ +replaced\ [0-9]+.*\;\ [0-9]+\ times\ one\ was\ not\ used\ any\ more\ after\ its\ faults ]]
+	[[ $output =~ nodes\ +replaced\ [0-9]+.*\;\ [0-9]+\ were\ excluded\ after\ several\ faults ]]
 	[[ $output == *"restart.exclude_after = 0"* ]]
 	run of 'd["sum"]["excluded"], d["sum"]["futile"]' <<<"$(ours restart.exclude_after=0 --json)"
 	[[ $output == "(0.0, 0.0)" ]]
