@@ -141,7 +141,8 @@ struct blame goodput_blame_take(struct run *r, int place);
 void goodput_blame_rest(struct run *r, struct blame b);
 /* One of the free nodes takes a place: one without a fault if there is one. r->free counts it still. */
 void goodput_blame_place(struct run *r, int place);
-/* The places from `from` on are no longer used: their nodes take those from `to` on, whose nodes are free. */
+/* The places from `from` on are no longer used: their nodes, blamed or slow, take those from `to` on, whose nodes are
+ * free. */
 void goodput_blame_shrink(struct run *r, int to, int from, int places);
 void goodput_blame_forget(struct run *r);
 
