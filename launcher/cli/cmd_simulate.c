@@ -9,11 +9,13 @@
 #include "launcher/status.h"
 #include "launcher/supervise/terminal.h"
 
-#include <inttypes.h>
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char help[] =
@@ -68,10 +70,10 @@ static const char help_end[] =
 	"  muster simulate --faults ours.json --costs load=300 job.ini\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0  simulated\n"
-	"  1  the answer, or the drawing, cannot be written, or a run would not end, so that "
-	"there\n"
-	"     is none\n"
+	"  0  simulated, even if the answer is that a run would not end\n"
+	"  1  the answer or the drawing cannot be written; with --svg also if a run would not "
+	"end,\n"
+	"     so that there is nothing to draw\n"
 	"  2  usage, job file, or list of faults\n"
 	"  3  the machine cannot hold the job\n";
 
@@ -117,6 +119,10 @@ static int set_costs(const char *words, struct goodput_costs *c, struct err *e)
 		const char *comma = strchr(at, ',');
 		size_t n = comma ? (size_t)(comma - at) : strlen(at);
 		snprintf(one, sizeof one, "%.*s", (int)(n < sizeof one ? n : sizeof one - 1), at);
+		if (at > words && !*at)
+			return err_set(e, ERR_USAGE,
+				       "--costs %.60s: it ends with a comma; leave that out",
+				       words);
 		if (goodput_costs_set(c, one, e))
 			return -1;
 		at = comma ? comma + 1 : NULL;
@@ -154,8 +160,7 @@ static void show_progress(const struct goodput_watch *w)
 		return;
 	p->next = now + shows_s;
 	p->shown = true;
-	fprintf(stderr, "\rsimulating: %3.0f %% of %" PRId64 " runs",
-		100.0 * (double)w->done / (double)w->all, w->all);
+	fprintf(stderr, "\rsimulating: %3.0f %%", 100.0 * (double)w->done / (double)w->all);
 }
 
 static int make_report(struct goodput_report *r, struct err *e)
@@ -184,6 +189,27 @@ static int simulate(const struct words *w, const struct deployment *d,
 		       : 0;
 }
 
+/* Whether the drawing can be written, as file_publish() does it: before a simulation that may take minutes. */
+static int check_svg(const char *path, struct err *e)
+{
+	char folder[PATH_MAX];
+	struct stat st;
+	if (!stat(path, &st) && !S_ISREG(st.st_mode))
+		return err_set(e, ERR_IO,
+			       "%s: is a %s, which must not be replaced by a file; name a file",
+			       path, S_ISDIR(st.st_mode) ? "folder" : "device or pipe");
+	if (snprintf(folder, sizeof folder, "%s", path) >= (int)sizeof folder)
+		return err_set(e, ERR_IO, "%.200s: the path is too long; choose a shorter one",
+			       path);
+	char *slash = strrchr(folder, '/');
+	if (slash)
+		slash[1] = '\0';
+	if (access(slash ? folder : ".", W_OK | X_OK))
+		return err_errno(e, file_error_code(errno),
+				 "%s: cannot create a file in its folder", path);
+	return 0;
+}
+
 static int write_svg(const struct goodput_report *r, const char *path, struct err *e)
 {
 	struct buf text = BUF_INIT;
@@ -204,6 +230,17 @@ static int print_report(const struct goodput_report *r, bool json)
 	return status;
 }
 
+/* Without the drawing there is still the report. */
+static int print_and_draw(const struct goodput_report *r, const struct words *w)
+{
+	struct err e = ERR_INIT;
+	int status = print_report(r, w->json);
+	if (!w->svg || !write_svg(r, w->svg, &e))
+		return status;
+	command_fail(&e);
+	return STATUS_FAILED;
+}
+
 /* Takes over the cluster. */
 static int simulate_on(const struct words *w, const struct job *job, struct cluster *cluster,
 		       const char *spec, const struct goodput_faults *faults)
@@ -221,8 +258,8 @@ static int simulate_on(const struct words *w, const struct job *job, struct clus
 	} else if (!command_fit_nodes(job, cluster, spares, &d, &e)) {
 		r->job = job->job.name;
 		r->cluster = spec;
-		if (!simulate(w, d, faults, r, &e) && (!w->svg || !write_svg(r, w->svg, &e)))
-			status = print_report(r, w->json);
+		if (!simulate(w, d, faults, r, &e))
+			status = print_and_draw(r, w);
 	}
 	if (e.code != ERR_NONE)
 		status = command_fail(&e);
@@ -276,6 +313,12 @@ int cmd_simulate(int argc, char **argv)
 				      "muster knows neither the steps nor the checkpoints of a "
 				      "program (job.program); simulate a job of its own that "
 				      "is as large");
+	if (w.svg && !*w.svg)
+		return command_misuse(argv[0], "the name after --svg is empty; name a file");
+	if (w.svg && check_svg(w.svg, &e)) {
+		command_fail(&e);
+		return STATUS_FAILED;
+	}
 	if (goodput_faults_open(w.faults, &faults, &e))
 		return command_fail(&e);
 	const char *spec = w.cluster ? w.cluster : job.launch.cluster;

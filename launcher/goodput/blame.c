@@ -1,4 +1,5 @@
-/* blame: the faults of a simulated run's nodes, for which the run stops using them. */
+/* blame: the faults of a simulated run's nodes, for which the run stops using them, and the places of the nodes
+ * when replicas are left out. */
 #include "launcher/goodput/run_inner.h"
 
 static bool is_old(const struct run *r, const struct blame *b)
@@ -45,7 +46,6 @@ bool goodput_blame(struct run *r, int place)
 	b.at = r->now;
 	put(r, place, b);
 	bool last = goodput_nodes_used(r) + r->free <= 1;
-	r->out->excluded += b.faults >= most && !last;
 	return b.faults >= most && !last;
 }
 
@@ -72,6 +72,20 @@ void goodput_blame_place(struct run *r, int place)
 		put(r, place, r->rested[--r->n_rested]);
 }
 
+/* No rank waits any more for the slow nodes of the places that are left out. */
+static void shrink_slow(struct run *r, int to, int from, int places)
+{
+	int left = 0;
+	for (int i = 0; i < r->n_slow; i++) {
+		struct slow_node node = r->slow[i];
+		if (node.place >= to && node.place < to + places)
+			continue;
+		node.place += node.place >= from ? to - from : 0;
+		r->slow[left++] = node;
+	}
+	r->n_slow = left;
+}
+
 void goodput_blame_shrink(struct run *r, int to, int from, int places)
 {
 	for (int i = 0; i < places; i++)
@@ -79,6 +93,7 @@ void goodput_blame_shrink(struct run *r, int to, int from, int places)
 	for (int i = 0; i < r->n_blamed; i++)
 		if (r->blamed[i].place >= from)
 			r->blamed[i].place += to - from;
+	shrink_slow(r, to, from, places);
 }
 
 void goodput_blame_forget(struct run *r)

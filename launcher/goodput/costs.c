@@ -111,7 +111,7 @@ int goodput_costs_set(struct goodput_costs *c, const char *word, struct err *e)
 			e, ERR_USAGE,
 			"--costs %.60s: write NAME=SECONDS, such as hang=120; muster simulate "
 			"--help lists the names",
-			word);
+			*word ? word : "\"\"");
 	char *end;
 	double seconds = strtod(equals + 1, &end);
 	if (end == equals + 1 || *end || !(seconds >= 0 && seconds <= 1e9))

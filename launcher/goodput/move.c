@@ -46,7 +46,8 @@ void goodput_become_slow(struct run *r)
 	const struct goodput_fault *f = goodput_next_fault(r);
 	const struct goodput_rules *rules = &r->s->rules;
 	bool found = rules->leaves_slow && f->slowdown > rules->finds;
-	int place = r->next.node;
+	/* Its place may have been left out since it was drawn. */
+	int place = r->next.node % goodput_nodes_used(r);
 	goodput_take_fault(r, true);
 	if (r->n_slow < SLOW_MOST)
 		r->slow[r->n_slow++] = (struct slow_node){
@@ -84,7 +85,8 @@ void goodput_leave_slow_node(struct run *r)
 	r->slow[at] = r->slow[--r->n_slow];
 	if (r->now >= node.repaired)
 		return;
-	goodput_node_leaves(r, node.place, node.out, false);
-	goodput_replace_node(r, node.place, false, &todo);
+	int place = node.place % goodput_nodes_used(r);
+	goodput_node_leaves(r, place, node.out, false);
+	goodput_replace_node(r, place, false, &todo);
 	move(r, GOODPUT_RESTART, r->s->costs.end + r->s->costs.replace);
 }

@@ -49,22 +49,33 @@ static void wait_for_node(struct run *r, int place, struct recovery *todo)
 	todo->elsewhere |= goodput_node_replace(r, place) > 0;
 }
 
-void goodput_replace_node(struct run *r, int place, bool here, struct recovery *todo)
+bool goodput_replace_node(struct run *r, int place, bool here, struct recovery *todo)
 {
 	int how = goodput_node_choice(r);
 	if (how < 0 && use_again(r)) {
 		if (here) { /* it stays */
 			r->free--;
-			return;
+			return false;
 		}
 		how = goodput_node_choice(r);
 	}
 	if (how < 0) {
 		wait_for_node(r, place, todo);
-		return;
+		return false;
 	}
 	todo->elsewhere |= how > 0;
 	goodput_node_replace(r, place);
+	return true;
+}
+
+/* A node that works again at once, or after the wait for a node, is not excluded. */
+static void leave_node(struct run *r, int place, double seconds, bool excluded,
+		       struct recovery *todo)
+{
+	double until = r->now + seconds;
+	goodput_node_leaves(r, place, seconds, excluded);
+	bool left = goodput_replace_node(r, place, seconds <= 0, todo) || r->now < until;
+	r->out->excluded += excluded && left;
 }
 
 /* As supervise_restart_decide(). */
@@ -96,10 +107,8 @@ static void lose(struct run *r, struct recovery *todo)
 		count_loss(r, todo);
 	goodput_nodes_take(r);
 	bool excluded = f->blames && goodput_blame(r, node);
-	if (f->node_out > 0 || excluded) {
-		goodput_node_leaves(r, node, f->node_out, excluded);
-		goodput_replace_node(r, node, f->node_out <= 0, todo);
-	}
+	if (f->node_out > 0 || excluded)
+		leave_node(r, node, f->node_out, excluded, todo);
 }
 
 static double detection(const struct goodput_costs *c, enum goodput_shows shows)

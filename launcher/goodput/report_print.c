@@ -68,8 +68,7 @@ static void print_sum(const struct goodput_report *r, struct buf *out)
 	buf_printf(out, "  %-24s replaced %s, left out with their replica %s, waited for %s",
 		   "nodes", mean(s->replaced, a), mean(s->shrunk, b), mean(s->waited, c));
 	if (s->excluded >= least_events)
-		buf_printf(out, "; %s times one was not used any more after its faults",
-			   mean(s->excluded, a));
+		buf_printf(out, "; %s were excluded after several faults", mean(s->excluded, a));
 	buf_puts(out, "\n");
 	buf_printf(out, "  %-24s %s\n", "longest break", human_span(s->longest, longest));
 	buf_printf(out, "  %-24s %s times", "begun again by hand", mean(s->people, a));

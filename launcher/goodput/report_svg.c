@@ -127,9 +127,10 @@ static double put_comparison(struct svg_sheet *h, double y)
 	const struct goodput_lines *l = &h->r->launchers;
 	char own[GOODPUT_LINE];
 	double used = HEAD;
-	goodput_svg_words(h, SVG_LEFT, y, "head",
-			  "The same job under other launchers, each with the interval of "
-			  "checkpoints that is best for it: 0 to 100 %% of the time");
+	goodput_svg_words(
+		h, SVG_LEFT, y, "head",
+		"muster with the job's settings; each other launcher with the interval of "
+		"checkpoints that is best for it: 0 to 100 %% of the time");
 	snprintf(own, sizeof own, "%s, every %" PRId64, goodput_launcher_name(0),
 		 h->r->setup.rules.every);
 	put_bar(h, y + used, own, &h->r->sum);

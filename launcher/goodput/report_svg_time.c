@@ -91,12 +91,16 @@ static double share_of(const struct svg_sheet *h, int column, int part)
 	return h->run.columns[column][part] / seconds_of(h, column);
 }
 
-/* Where the axis of shares begins, so that what is lost can be seen: below the worst column. */
+/* Where the axis of shares begins, so that what is lost can be seen: below the worst column. In a short last
+ * column a single fault is so large a share that what the others lost could not be seen. */
 static double lowest(const struct svg_sheet *h)
 {
 	static const double spans[] = { 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5 };
 	double lost = 0;
-	for (int i = 0; i < h->run.n; i++)
+	int n = h->run.n;
+	if (n > 1 && seconds_of(h, n - 1) < h->run.each / 2)
+		n--;
+	for (int i = 0; i < n; i++)
 		lost = fmax(lost, 1 - share_of(h, i, GOODPUT_TRAINED));
 	for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
 		if (lost <= 0.95 * spans[i])

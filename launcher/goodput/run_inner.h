@@ -99,8 +99,8 @@ void goodput_go_back(struct run *r, int64_t step);
 /* The next fault has come, and costs the run its last steps. */
 void goodput_recover(struct run *r);
 /* The node of this place is missing: takes another one, or leaves out replicas, or waits. here: it is there, but
- * excluded. */
-void goodput_replace_node(struct run *r, int place, bool here, struct recovery *todo);
+ * excluded, and stays if there is no other one. False: the run has waited, or the node stays. */
+bool goodput_replace_node(struct run *r, int place, bool here, struct recovery *todo);
 /* Another supervisor starts: it has counted nothing yet. */
 void goodput_start_supervisor(struct run *r);
 
@@ -134,14 +134,15 @@ bool goodput_nodes_regrow(struct run *r);
 double goodput_fewer(const struct run *r, int more);
 
 /* --- blame.c --- */
-/* Counts a fault of the node of this place. True: it is excluded. */
+/* Counts a fault of the node of this place. True: it is to be excluded. */
 bool goodput_blame(struct run *r, int place);
 /* The node leaves its place, or returns to the free ones, with what is held against it. */
 struct blame goodput_blame_take(struct run *r, int place);
 void goodput_blame_rest(struct run *r, struct blame b);
 /* One of the free nodes takes a place: one without a fault if there is one. r->free counts it still. */
 void goodput_blame_place(struct run *r, int place);
-/* The places from `from` on are no longer used: their nodes take those from `to` on, whose nodes are free. */
+/* The places from `from` on are no longer used: their nodes, blamed or slow, take those from `to` on, whose nodes are
+ * free. */
 void goodput_blame_shrink(struct run *r, int to, int from, int places);
 void goodput_blame_forget(struct run *r);
 

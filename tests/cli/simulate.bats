@@ -83,7 +83,7 @@ setup() {
 	ours() { "$MUSTER" simulate "$llama" --days 20 --runs 5 --faults "$BATS_TEST_TMPDIR/ours.json" "$@"; }
 	run ours restart.exclude_after=1
 	echo "$output"
-	[[ $output =~ nodes\ +replaced\ [0-9]+.*\;\ [0-9]+\ times\ one\ was\ not\ used\ any\ more\ after\ its\ faults ]]
+	[[ $output =~ nodes\ +replaced\ [0-9]+.*\;\ [0-9]+\ were\ excluded\ after\ several\ faults ]]
 	[[ $output == *"restart.exclude_after = 0"* ]]
 	run of 'd["sum"]["excluded"], d["sum"]["futile"]' <<<"$(ours restart.exclude_after=0 --json)"
 	[[ $output == "(0.0, 0.0)" ]]
@@ -146,15 +146,53 @@ setup() {
 	python3 -c 'import sys, xml.etree.ElementTree as tree; assert "</svg>" in [t.text for t in tree.parse(sys.argv[1]).iter("{http://www.w3.org/2000/svg}text")]' \
 		"$BATS_TEST_TMPDIR/022.svg"
 	[[ $(stat -c %i "$BATS_TEST_TMPDIR/022.svg") != "$before" ]]
-	# An error leaves the picture of before, and nothing is printed on stdout.
+	# An error leaves the picture of before. The answer is printed all the same.
 	sed -i 's/900/90000/' "$BATS_TEST_TMPDIR/<odd>.json"
 	sum=$(sha256sum "$BATS_TEST_TMPDIR/022.svg")
 	run --separate-stderr "$MUSTER" simulate "${small[@]}" --runs 1 --faults "$BATS_TEST_TMPDIR/<odd>.json" --svg "$BATS_TEST_TMPDIR/022.svg"
 	echo "$stderr"
-	[[ $status -ne 0 && -z $output && $stderr == *"022.svg: a run would not end, so there is nothing to draw; give --days, or rarer faults" ]]
+	[[ $status -eq 1 && $output == *"A run would not end"* && $stderr == *"022.svg: a run would not end, so there is nothing to draw; give --days, or rarer faults" ]]
 	[[ $(sha256sum "$BATS_TEST_TMPDIR/022.svg") == "$sum" ]]
-	run "$MUSTER" simulate "${small[@]}" --svg "$BATS_TEST_TMPDIR/nowhere/run.svg"
-	[[ $status -ne 0 && $output == "muster: $BATS_TEST_TMPDIR/nowhere/run.svg: cannot create a file in its folder: "* ]]
+	run --separate-stderr "$MUSTER" simulate "${small[@]}" --runs 1 --faults "$BATS_TEST_TMPDIR/<odd>.json"
+	[[ $status -eq 0 && $output == *"A run would not end"* && -z $stderr ]]
+}
+
+@test "a drawing that cannot be written is found before the simulation, or costs no answer" {
+	# A mistake in --svg is found before one in --faults, which is found before the simulation.
+	draw() { run --separate-stderr "$MUSTER" simulate "$llama" --days 3 --runs 2 --svg "$@"; }
+	bad() { # STATUS TEXT: of draw, which began nothing
+		echo "$status: $output$stderr"
+		[[ $status -eq $1 && -z $output && $stderr == *"$2"* ]]
+	}
+	draw "$BATS_TEST_TMPDIR/nowhere/run.svg" --faults nothing
+	bad 1 "muster: $BATS_TEST_TMPDIR/nowhere/run.svg: cannot create a file in its folder: No such file"
+	draw "$BATS_TEST_TMPDIR" --faults nothing
+	bad 1 "muster: $BATS_TEST_TMPDIR: is a folder"
+	draw "$BATS_TEST_TMPDIR/" --faults nothing
+	bad 1 "is a folder"
+	draw "$BATS_TEST_TMPDIR/new/" --faults nothing
+	bad 1 "cannot create a file in its folder"
+	touch "$BATS_TEST_TMPDIR/file"
+	draw "$BATS_TEST_TMPDIR/file/run.svg" --faults nothing
+	bad 1 "cannot create a file in its folder: Not a directory"
+	draw /dev/full --faults nothing
+	bad 1 "muster: /dev/full: is a device or pipe"
+	draw '' --faults nothing
+	bad 2 "the name after --svg is empty"
+	draw "$BATS_TEST_TMPDIR/run.svg" --faults nothing
+	bad 2 "there is no such list of faults"
+	if [[ $(id -u) -ne 0 ]]; then
+		mkdir -m 500 "$BATS_TEST_TMPDIR/closed"
+		draw "$BATS_TEST_TMPDIR/closed/run.svg" --faults nothing
+		bad 1 "cannot create a file in its folder: Permission denied"
+	fi
+	# The file becomes too large while it is written.
+	"$MUSTER" simulate "$llama" --days 3 --runs 2 >"$BATS_TEST_TMPDIR/answer"
+	run bash -c 'ulimit -f 1; "$MUSTER" simulate "$1" --days 3 --runs 2 --svg "$2/run.svg" 2>"$2/stderr" | cat; exit "${PIPESTATUS[0]}"' - "$llama" "$BATS_TEST_TMPDIR"
+	cat "$BATS_TEST_TMPDIR/stderr"
+	[[ $status -eq 1 && $output == "$(<"$BATS_TEST_TMPDIR/answer")" ]]
+	grep -q "run.svg.*: cannot write: File too large" "$BATS_TEST_TMPDIR/stderr"
+	[[ ! -e $BATS_TEST_TMPDIR/run.svg ]]
 }
 
 @test "who waits for longer than a second on a terminal sees how far it is" {
@@ -166,8 +204,8 @@ setup() {
 	}
 	out=$(show xterm --runs 250)
 	printf '%q\n' "$out" | head -c 400
-	[[ $out =~ ^$'\r'"simulating: "+[0-9]+" % of "[0-9]+" runs"$'\r' && $out == *$'\r\e[K' ]]
-	[[ -z $(tr '\r' '\n' <<<"$out" | grep -v -e '^simulating: *[0-9]* % of [0-9]* runs$' -e $'^\e\[K$' -e '^$') ]]
+	[[ $out =~ ^$'\r'"simulating: "+[0-9]+" %"$'\r' && $out == *$'\r\e[K' ]]
+	[[ -z $(tr '\r' '\n' <<<"$out" | grep -v -e '^simulating: *[0-9]* %$' -e $'^\e\[K$' -e '^$') ]]
 	# Not for short waits, other terminals and files.
 	[[ -z $(show xterm --runs 1) && -z $(show dumb --runs 250) ]]
 	run --separate-stderr "$MUSTER" simulate "$llama" --days 54 --runs 250
@@ -178,7 +216,8 @@ setup() {
 	printf '{"faults": [{"name": "a", "per_node_year": 1, "shows": "fire", "node_out_h": 0}]}' >"$BATS_TEST_TMPDIR/bad.json"
 	for case in "--days 0|--days 0: write a number from 0.001 to 36525" "--runs 1.5|--runs 1.5: write a whole number from 1 to" \
 		"--faults lama|lama: there is no such list of faults, and no such file; write llama3, rsc1, rsc2, or" "--faults $BATS_TEST_TMPDIR/bad.json|bad.json: fault 1: shows is \"fire\"" \
-		"--costs hang|--costs hang: write NAME=SECONDS" "--costs hang=x|must be a number from 0 to 1e9" "--cluster moon:3|--cluster" "--days 36525|give fewer --runs"; do
+		"--costs hang|--costs hang: write NAME=SECONDS" \
+		"--costs hang=1,|--costs hang=1,: it ends with a comma" "--costs hang=1,,load=2|--costs \"\": write NAME=SECONDS" "--costs hang=x|must be a number from 0 to 1e9" "--cluster moon:3|--cluster" "--days 36525|give fewer --runs"; do
 		# shellcheck disable=SC2086 # words
 		run "$MUSTER" simulate "$llama" ${case%%|*}
 		echo "$output"
@@ -194,6 +233,8 @@ setup() {
 	[[ $status -eq 3 && $output == *"16384 ranks"* ]]
 	run "$MUSTER" simulate templates/programs/ddp.ini
 	[[ $status -eq 2 && $output == *"job.program"* ]]
+	run "$MUSTER" simulate "$llama" --costs ""
+	[[ $status -eq 2 && $output == *"--costs \"\": write NAME=SECONDS"* ]]
 	run "$MUSTER" simulate
 	[[ $status -eq 2 ]]
 }

@@ -2,6 +2,7 @@
 #include "launcher/goodput/report_svg.h"
 #include "tests/unit/launcher/goodput_setup.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,6 +72,8 @@ static void each_day_is_a_column_and_each_fault_a_mark(void **state)
 			marks += *c == 'M';
 	assert_in_range(marks, 0.9 * (double)r->sum.first.all_faults, r->sum.first.all_faults);
 	/* The comparison: a bar is as long as its share. */
+	assert_int_equal(count(svg, ">muster with the job's settings; each other launcher with "),
+			 1);
 	assert_int_equal(count(svg, ">torchrun, every "), 1);
 	assert_int_equal(count(svg, ">nvrx-in-process, every "), 1);
 	double bars = sum_of(svg, "<title>trained", "width=\""), shares = r->sum.effective;
@@ -97,6 +100,36 @@ static void columns_have_round_times(void **state)
 		assert_in_range(seconds / goodput_svg_column(seconds), 15, 81);
 }
 
+/* Columns of 100 s: the first one loses 1 %, the second one 3 %, the last one half of its time. */
+static double axis_of(int columns, double end)
+{
+	struct buf out = BUF_INIT;
+	struct goodput_report *r = calloc(1, sizeof *r);
+	struct svg_sheet h = { .r = r, .out = &out, .end = end };
+	assert_int_equal(goodput_timeline_open(&h.run, 100, columns, 0, NULL), 0);
+	for (int i = 0; i < columns; i++) {
+		double lasts = fmin(100, end - 100 * i),
+		       lost = i == columns - 1 ? lasts / 2 : 1 + 2 * i;
+		h.run.columns[i][GOODPUT_LOST] = lost;
+		h.run.columns[i][GOODPUT_TRAINED] = lasts - lost;
+	}
+	goodput_svg_columns(&h, 0);
+	const char *at = strstr(buf_str(&out), "the axis begins at ");
+	double low = at ? strtod(at + strlen("the axis begins at "), NULL) : -1;
+	goodput_timeline_close(&h.run);
+	buf_fini(&out);
+	free(r);
+	return low;
+}
+
+static void a_short_last_column_does_not_decide_the_axis(void **state)
+{
+	(void)state;
+	assert_float_equal(axis_of(3, 240), 95, 1e-9);
+	assert_float_equal(axis_of(3, 260), 0, 1e-9);
+	assert_float_equal(axis_of(1, 40), 0, 1e-9);
+}
+
 static void hostile_names_stay_xml(void **state)
 {
 	(void)state;
@@ -105,14 +138,14 @@ static void hostile_names_stay_xml(void **state)
 	struct goodput_report *r = calloc(1, sizeof *r);
 	struct buf out = BUF_INIT;
 	strcpy(f.name, "<n>&\"'");
-	strcpy(f.of[0].name, "<k>\303\251");
+	strcpy(f.of[0].name, "<k>\303\251 maintenance");
 	strcpy(f.of[0].doc, "]]><!-- \001");
 	r->job = "<script>\033\377\357\277\277&</title>";
 	r->cluster = "</text></svg>";
 	draw(r, &s, &out);
 	const char *svg = buf_str(&out);
-	static const char *const absent[] = { "<script", "<n>",  "<k>", "<!--", "\033",
-					      "\001",    "\377", "nan", "inf",  "\357\277\277" };
+	static const char *const absent[] = { "<script", "<n>",  "<k>",   "<!--",  "\033",
+					      "\001",    "\377", "\"nan", "\"inf", "\357\277\277" };
 	for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
 		if (strstr(svg, absent[i]))
 			fail_msg("%s", absent[i]);
@@ -121,7 +154,7 @@ static void hostile_names_stay_xml(void **state)
 	assert_int_equal(count(svg, "<text"), count(svg, "</text>"));
 	assert_int_equal(count(svg, "<title>"), count(svg, "</title>"));
 	assert_int_equal(count(svg, "<g>"), count(svg, "</g>"));
-	assert_int_equal(count(svg, "&#60;k&#62;\303\251"), 1);
+	assert_int_equal(count(svg, "&#60;k&#62;\303\251 maintenance"), 1);
 	/* A long name is cut. */
 	r->job = "jjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjj";
 	memset(&r->settings, 0, sizeof r->settings);
@@ -193,6 +226,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_day_is_a_column_and_each_fault_a_mark),
 		cmocka_unit_test(columns_have_round_times),
+		cmocka_unit_test(a_short_last_column_does_not_decide_the_axis),
 		cmocka_unit_test(hostile_names_stay_xml),
 		cmocka_unit_test(any_run_can_be_drawn),
 		cmocka_unit_test(a_run_that_would_not_end_is_refused),

@@ -2,6 +2,7 @@
  * hold for all. */
 #include "base/random.h"
 #include "launcher/goodput/report.h"
+#include "launcher/goodput/run_inner.h"
 #include "launcher/goodput/study.h"
 #include "launcher/goodput/timeline.h"
 #include "plan/cost/train_time.h"
@@ -438,11 +439,22 @@ static void a_node_with_many_faults_is_not_used_any_more(void **state)
 	f.of[0].blames = true;
 	goodput_run(&s, 3, &r);
 	assert_true(r.restarts > 80);
-	assert_int_equal(r.excluded, r.all_faults);
 	/* After four spares, the fifth node stays: none is left, so that the others can be used again. */
-	assert_int_equal(r.replaced, r.excluded - r.excluded / 5);
+	assert_int_equal(r.excluded, r.all_faults - r.all_faults / 5);
+	assert_int_equal(r.replaced, r.excluded);
 	assert_int_equal(r.waited, 0);
 	check_sums(&s, &r);
+	/* Without spares each stays, or the run waits until it is back. */
+	s.spares = 0;
+	goodput_run(&s, 3, &r);
+	assert_true(r.restarts > 80);
+	assert_int_equal(r.excluded + r.replaced, 0);
+	f.of[0].node_out = 60;
+	goodput_run(&s, 3, &r);
+	assert_int_equal(r.waited, r.restarts);
+	assert_int_equal(r.excluded, 0);
+	f.of[0].node_out = 0;
+	s.spares = 4;
 	/* Replicas are left out before nodes are used again. */
 	s.rules.shrinks = true;
 	s.rules.regrows = false;
@@ -475,9 +487,9 @@ static void faults_of_a_node_are_forgotten_after_a_day(void **state)
 	assert_int_equal(
 		goodput_sum(&s, &(struct goodput_plan){ .runs = 50, .seed = 1 }, &sum, NULL), 0);
 	/* A node has a fault in 80 hours. The share of those that come within a day of another one, of a node
-	 * that was not excluded by that one: */
+	 * that was not excluded by that one. One in five stays, because there are four spares. */
 	double within = 1 - exp(-24.0 / 80), share = within / (1 + within);
-	assert_float_equal(sum.excluded / sum.all_faults, share, 0.01);
+	assert_float_equal(sum.excluded / sum.all_faults, 0.8 * share, 0.01);
 }
 
 static void a_node_that_was_away_keeps_its_faults(void **state)
@@ -498,6 +510,78 @@ static void a_node_that_was_away_keeps_its_faults(void **state)
 	goodput_run(&s, 3, &r);
 	assert_int_equal(r.excluded, 0);
 	assert_true(r.people > 50);
+}
+
+static bool is_slow(const struct run *r, int place)
+{
+	for (int i = 0; i < r->n_slow; i++)
+		if (r->slow[i].place == place)
+			return true;
+	return false;
+}
+
+static void slow_nodes_keep_their_places_when_the_run_shrinks(void **state)
+{
+	(void)state;
+	struct goodput_faults f = only(SHOWS_SLOW, 16, 20 * hour, hour);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_result out = { 0 };
+	struct run r = { .s = &s, .out = &out, .exposed = -1 };
+	static const int places[] = { 2, 9, 13, 15 };
+	s.rules.exclude_after = 2;
+	random_init(&r.dice, 1, 0);
+	for (int i = 0; i < 4; i++) {
+		r.slow[r.n_slow++] = (struct slow_node){ .until = i == 2 ? 0 : day,
+							 .repaired = day,
+							 .slowdown = 3,
+							 .out = hour,
+							 .place = places[i] };
+		assert_false(goodput_blame(&r, places[i]));
+	}
+	/* Replica 0 is left out. Nodes 12 to 15 take its places. */
+	goodput_node_leaves(&r, 1, hour, false);
+	assert_int_equal(goodput_node_replace(&r, 1), 0);
+	assert_int_equal(goodput_nodes_used(&r), 12);
+	assert_int_equal(r.n_slow, 3);
+	assert_true(is_slow(&r, 1) && is_slow(&r, 3) && is_slow(&r, 9));
+	/* A fault that was drawn before. */
+	r.next.node = 12;
+	r.next.at = day;
+	goodput_become_slow(&r);
+	assert_int_equal(r.n_slow, 4);
+	assert_true(is_slow(&r, 0));
+	/* The run leaves the slow node with what is held against it: that of place 13 before. */
+	goodput_leave_slow_node(&r);
+	assert_int_equal(r.n_slow, 3);
+	assert_false(is_slow(&r, 1));
+	assert_int_equal(r.n_away, 2);
+	assert_int_equal(r.away[1].blame.faults, 1);
+	assert_int_equal(goodput_blame_take(&r, 1).faults, 0);
+	assert_int_equal(goodput_blame_take(&r, 3).faults, 1);
+}
+
+static void slow_nodes_faults_and_fewer_replicas_add_up(void **state)
+{
+	(void)state;
+	struct goodput_faults f = only(SHOWS_SLOW, 16, 5 * hour, 5 * hour);
+	struct goodput_setup s = make_setup(&f);
+	int64_t shrunk = 0, excluded = 0, replaced = 0;
+	f.n = 2;
+	f.of[0].slowdown = 3;
+	f.of[1] = only(SHOWS_CLOSED, 16, 5 * hour, hour).of[0];
+	f.of[1].blames = true;
+	s.spares = 2;
+	s.rules.exclude_after = 2;
+	for (uint64_t seed = 1; seed <= 50; seed++) {
+		struct goodput_result r;
+		goodput_run(&s, seed, &r);
+		check_sums(&s, &r);
+		check_timeline(&s, seed, &r);
+		shrunk += r.shrunk;
+		excluded += r.excluded;
+		replaced += r.replaced;
+	}
+	assert_true(shrunk > 50 && excluded > 50 && replaced > 50);
 }
 
 /* ------------------------------------------------------------------------------------------------ */
@@ -751,6 +835,8 @@ int main(void)
 		cmocka_unit_test(a_node_with_many_faults_is_not_used_any_more),
 		cmocka_unit_test(faults_of_a_node_are_forgotten_after_a_day),
 		cmocka_unit_test(a_node_that_was_away_keeps_its_faults),
+		cmocka_unit_test(slow_nodes_keep_their_places_when_the_run_shrinks),
+		cmocka_unit_test(slow_nodes_faults_and_fewer_replicas_add_up),
 		cmocka_unit_test(the_same_seed_gives_the_same_faults),
 		cmocka_unit_test(the_parts_add_up_whatever_happens),
 		cmocka_unit_test(a_run_that_loses_more_than_it_does_has_no_end),
