@@ -50,9 +50,9 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 	diff <(echo "$output") - <<-'PICTURE'
 		1f1b: 2 ranks × 1 chunk, 3 micro-batches
 
-		simulated: 9.93 ms of a step of 10.6 ms, bubble 23.3 %, ranks idle 25.5 %
-		 0 F0--F1---···········B0--------F2---B1---------····B2---------
-		 1 ····F0---B0---------F1--B1---------F2---B2--------···········
+		simulated: 9.51 ms of a step of 10.2 ms, bubble 23.2 %, ranks idle 25.5 %
+		 0 F0---F1--···········B0--------F2---B1---------·····B2--------
+		 1 ·····F0--B0---------F1---B1--------F2---B2--------···········
 		   F forward   B backward   · waiting
 	PICTURE
 }
@@ -63,9 +63,9 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 	diff <(echo "$output") - <<-'PICTURE'
 		zb-v: 2 ranks × 2 chunks, 3 micro-batches
 
-		simulated: 8.29 ms of a step of 8.99 ms, bubble 8.7 %, ranks idle 10.7 %
-		 0 F0-F1F2-f0-b0---wf1-b1---w1B0---W0f2-b2---w··B1---W····B2--W2
-		 1 ···F0f0-F1-f1···b0---wB0---W0F2f2-b1---wB1---b2---B2--W1w2W··
+		simulated: 7.87 ms of a step of 8.58 ms, bubble 7.9 %, ranks idle 10.0 %
+		 0 F0-F1-F2f0--b0--w0f1-b1---wB0---W0f2--b2--w2·B1---W1···B2--W2
+		 1 ···F0-f0F1-f1-··b0---w0B0--W0F2-f2b1---w1B1--b2---B2---Ww2W2·
 		   F forward   B backward, input   W backward, weights   · waiting
 		   upper case: even chunks; lower case: odd ones
 	PICTURE
@@ -77,9 +77,9 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 	diff <(echo "$output") - <<-'PICTURE'
 		breadth-first: 2 ranks × 2 chunks, 3 micro-batches
 
-		simulated: 8.75 ms of a step of 9.46 ms, bubble 13.7 %, ranks idle 15.4 %
-		 0 F0-F1F2-f0f1f2-··········b0----b1----b2----B0----B1----B2----
-		 1 ···F0F1-F2f0-f1-f2b0----b1-----b2----B0----B1----B2----······
+		simulated: 8.38 ms of a step of 9.09 ms, bubble 13.7 %, ranks idle 15.5 %
+		 0 F0-F1F2-f0f1-f2-·········b0----b1----b2----B0----B1----B2----
+		 1 ···F0F1-F2-f0f1-f2-b0----b1----b2----B0----B1----B2----······
 		   F forward   B backward   · waiting
 		   upper case: even chunks; lower case: odd ones
 	PICTURE
