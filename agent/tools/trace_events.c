@@ -54,11 +54,16 @@ static void put_order(struct writer *w, const char *what, int track, int index)
 		   what, w->f->rank, track_id(w, track), index);
 }
 
+/* Times beyond it, which only a false clock has, become it: about 138 years, so that the nanoseconds between two
+ * times fit an int64_t. */
+static const double ticks_most = 3.5e16;
+
 /* Returns the time in the picture. Perfetto drops a slice that ends within another one of its track, even by a
  * nanosecond, so begin and end are rounded before they are subtracted. */
 static int64_t to_ns(const struct writer *w, double us)
 {
-	return llround(TICKS_US * (us + w->shift)) * TICK_NS;
+	double ticks = TICKS_US * (us + w->shift);
+	return llround(fmin(fmax(ticks, -ticks_most), ticks_most)) * TICK_NS;
 }
 
 /* In microseconds. */
