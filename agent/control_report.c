@@ -137,7 +137,7 @@ static bool report_for_node(struct control *c, struct due *d, double now)
 	return true;
 }
 
-/* What the relay does not take is sent. */
+/* Gives the relay the reports that wait. This rank sends those that the relay cannot hand on. */
 static void hand_reports(struct control *c, double now)
 {
 	for (int i = 0; i < REPORTS_COUNT; i++) {

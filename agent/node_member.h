@@ -38,7 +38,7 @@ bool agent_node_member_report(struct node_member *m, const struct msg_progress *
  * has it. False: it hands nothing on, or the text is too long: the rank must send the message itself. */
 bool agent_node_member_hand(struct node_member *m, int report, int64_t number, const json_t *body,
 			    double now);
-/* Whether the relay has handed it on. */
+/* Whether the relay has handed on the message of this number. */
 bool agent_node_member_has_handed(const struct node_member *m, int report, int64_t number);
 
 /* The next report has new times. */

@@ -50,7 +50,7 @@ int human_width(const char *text);
 /* The width to give to printf's "%-*s", which counts bytes, so that the text fills `wide` columns. */
 int human_padded(const char *text, int wide);
 
-/* Appends a bar of so many characters, of which the share, from 0 to 1, is full. */
+/* Appends a bar of `width` characters. A share from 0 to 1 of them is full. */
 void human_bar(double share, int width, struct buf *out);
 
 /* The plural ending of a noun, "" or "s": "%d node%s". */

@@ -228,7 +228,7 @@ enum {
 	F(umask,        INT,  REQUIRED, "of the user who has started muster, which itself has a stricter one") \
 	F(shown,        FLAG, REQUIRED, "whether the agent sends the task's output")
 
-/* Of each message that may be a row of node_progress instead (base/rank_rows.h). */
+/* The field of each message that can also be a row of node_progress (base/rank_rows.h). */
 #define MSG_REPORT_FIELDS(F) \
 	F(number, COUNT, REQUIRED, "higher than in each earlier message of this type by this agent: the two ways are not equally fast")
 

@@ -39,8 +39,8 @@ enum msg_type msg_report_type(int index);
 json_t *msg_progress_row(int rank, const struct msg_progress *m);
 json_t *msg_times_row(int rank, const struct msg_times *m);
 json_t *msg_report_row(int rank, enum msg_type type, json_t *body);
-/* *m and *body borrow from the row. ERR_PROTO: it is no such row; nothing is set. Whether the body of a report
- * is valid is for the message's own reader. */
+/* *m and *body borrow from the row. ERR_PROTO: the row is not valid, and nothing is set. The
+ * message's own reader checks the body of a report. */
 int msg_progress_row_read(const json_t *row, int *rank, struct msg_progress *m, struct err *e);
 int msg_times_row_read(const json_t *row, int *rank, struct msg_times *m, struct err *e);
 int msg_report_row_read(const json_t *row, int *rank, enum msg_type *type, const json_t **body,

@@ -6,9 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Costs, and limits after faults, that change less of the time than this are left out. */
-static const double shown = 5e-5;
-
 static int add(struct goodput_lines *to, const struct goodput_setup *s,
 	       const struct goodput_plan *p, const char *what, struct err *e)
 {
@@ -109,7 +106,7 @@ static bool never_futile(struct goodput_setup *s)
 /* Removes the last line if it differs too little. */
 static void keep_if_shown(const struct goodput_report *r, struct goodput_lines *l)
 {
-	l->n -= fabs(l->of[l->n - 1].sum.effective - r->sum.effective) < shown;
+	l->n -= fabs(l->of[l->n - 1].sum.effective - r->sum.effective) < GOODPUT_LEAST_SHARE;
 }
 
 static int add_switches(struct goodput_report *r, struct err *e)

@@ -9,7 +9,6 @@
 
 enum { BAR = 24, COLUMNS = 60 };
 
-static const double least_part = 5e-5;    /* of the time, for a part to be printed */
 static const double least_events = 0.005; /* in a run */
 
 static double percent(double share)
@@ -82,7 +81,7 @@ static void print_parts(const struct goodput_report *r, struct buf *out)
 	buf_puts(out, "\nWhere the time goes\n");
 	for (int i = 0; i < GOODPUT_PART_COUNT; i++) {
 		double share = r->sum.seconds > 0 ? r->sum.parts[i] / r->sum.seconds : 0;
-		if (share < least_part)
+		if (share < GOODPUT_LEAST_SHARE)
 			continue;
 		buf_printf(out, "  %-12s ", goodput_part_name((enum goodput_part)i));
 		human_bar(share, BAR, out);

@@ -15,8 +15,6 @@ enum { TOP = 124, GAP = 48, HEAD = 18, BAR = 26, BAR_GAP = 8, LINE = 28, SWATCH 
 enum { NAME = 28, LABEL = 34, TEXT = 4 * GOODPUT_DOC };
 /* The bars of the comparison leave room for their figures. */
 enum { BARS = SVG_PLOT - 260 };
-static const double least_part = 5e-5; /* of the time, for a part to be in the legend */
-
 /* Colours that people with any colour vision can tell apart: those of Okabe and Ito, and three dark or light ones
  * besides. The legend has the order of the columns. */
 static const char *const colours[GOODPUT_PART_COUNT] = {
@@ -150,7 +148,7 @@ static bool is_shown(const struct svg_sheet *h, int part)
 	double most = fmax(share_of(&h->r->sum, part), run->parts[part] / fmax(run->seconds, 1e-9));
 	for (int i = 0; i < h->r->launchers.n; i++)
 		most = fmax(most, share_of(&h->r->launchers.of[i].sum, part));
-	return most >= least_part;
+	return most >= GOODPUT_LEAST_SHARE;
 }
 
 static double put_legend(struct svg_sheet *h, double y)

@@ -128,7 +128,7 @@ static void put_column_title(struct svg_sheet *h, int column)
 	       to = from + seconds_of(h, column) / unit.seconds;
 	buf_printf(h->out, "<title>%s %.4g to %.4g", unit.name, from, to);
 	for (int p = 0; p < GOODPUT_PART_COUNT; p++)
-		if (share_of(h, column, p) >= 5e-5)
+		if (share_of(h, column, p) >= GOODPUT_LEAST_SHARE)
 			buf_printf(h->out, "%s %s %.2f %%", p ? "," : ":",
 				   goodput_part_name((enum goodput_part)p),
 				   100 * share_of(h, column, p));

@@ -475,6 +475,18 @@ static inline int setup(void **state)
 	return open_supervisor(&fake_ops);
 }
 
+/* Opens the supervisor again, with rank 1 on a second node. */
+static inline void open_on_two_nodes(void)
+{
+	static struct cluster_node nodes[2];
+	supervise_close(h.supervisor);
+	nodes[0] = nodes[1] = h.node;
+	h.first.cluster.nodes = nodes;
+	h.first.cluster.n_nodes = 2;
+	h.ranks[1].node = 1;
+	assert_int_equal(open_supervisor(&fake_ops), 0);
+}
+
 static inline void on_nothing(uv_timer_t *timer)
 {
 	(void)timer;

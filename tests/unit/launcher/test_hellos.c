@@ -63,14 +63,8 @@ static void agents_that_differ_have_lines_of_their_own(void **state)
 
 static void nodes_have_lines_of_their_own(void **state)
 {
-	static struct cluster_node nodes[2];
 	(void)state;
-	supervise_close(h.supervisor);
-	nodes[0] = nodes[1] = h.node;
-	h.first.cluster.nodes = nodes;
-	h.first.cluster.n_nodes = 2;
-	h.ranks[1].node = 1;
-	assert_int_equal(open_supervisor(&fake_ops), 0);
+	open_on_two_nodes();
 	supervise_start(h.supervisor);
 	connect_rank(1);
 	assert_true(h.peers[1].welcomed); /* nobody else is on its node */

@@ -282,14 +282,8 @@ static void expect_refusal(int sender, json_t *body, const char *text)
 
 static void a_rank_of_another_node_is_refused(void **state)
 {
-	static struct cluster_node nodes[2];
 	(void)state;
-	supervise_close(h.supervisor);
-	nodes[0] = nodes[1] = h.node;
-	h.first.cluster.nodes = nodes;
-	h.first.cluster.n_nodes = 2;
-	h.ranks[1].node = 1;
-	assert_int_equal(open_supervisor(&fake_ops), 0);
+	open_on_two_nodes();
 	begin_training();
 	expect_refusal(0, body_of(progress_row(0, 1, 1), progress_row(1, 1, 1), NULL),
 		       "rank 0 does not report for the node of rank 1");
