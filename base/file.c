@@ -398,6 +398,21 @@ int file_make_own_dir(const char *path, struct err *e)
 				 path, S_ISREG(st.st_mode) ? "file" : word_of(st.st_mode));
 }
 
+int file_make_private_dir(const char *path, struct err *e)
+{
+	struct stat st;
+	if (file_make_own_dir(path, e))
+		return -1;
+	if (lstat(path, &st))
+		return err_errno(e, ERR_IO, "%s: cannot stat the folder", path);
+	if (st.st_uid == geteuid() && !(st.st_mode & 022))
+		return 0;
+	return err_set(e, ERR_DENIED,
+		       "%s: the folder belongs to user %u with mode %04o; it must be yours, and "
+		       "nobody else may write to it",
+		       path, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
+}
+
 static void remove_tree_at(int parent, const char *name)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

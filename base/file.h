@@ -86,6 +86,9 @@ int file_make_dirs(const char *path, struct err *e);
 /* Creates the folder with mode 0700 if it is missing; ERR_CORRUPT when a symbolic link or a file has
  * that name. */
 int file_make_own_dir(const char *path, struct err *e);
+/* The same in a folder that others may write to, such as /tmp; ERR_DENIED if the folder is another user's, or
+ * others may write to it. */
+int file_make_private_dir(const char *path, struct err *e);
 /* Removes a folder with all that it contains, as far as permissions allow. Follows no link; does
  * nothing if `path` is not a folder. */
 void file_remove_tree(const char *path);

@@ -1,6 +1,8 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,7 +22,12 @@ static struct {
 	_Atomic int64_t size; /* of the file */
 	atomic_flag splitting;
 	atomic_int failure;
-} out = { .fd = 2, .least = LOG_INFO, .who = "muster", .splitting = ATOMIC_FLAG_INIT };
+	pthread_mutex_t lock; /* while a line is written, or the file replaced */
+} out = { .fd = 2,
+	  .least = LOG_INFO,
+	  .who = "muster",
+	  .splitting = ATOMIC_FLAG_INIT,
+	  .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static const char *const words[] = { "debug", "info", "warn", "error" };
 
@@ -44,6 +51,16 @@ void log_limit(int64_t size, int64_t most, void (*full)(void *arg), void *arg)
 	out.most = most;
 	out.full_arg = arg;
 	out.full = full;
+}
+
+int log_replace(int fd, int64_t size)
+{
+	pthread_mutex_lock(&out.lock);
+	int rc = dup3(fd, out.fd, O_CLOEXEC);
+	if (rc >= 0)
+		atomic_store(&out.size, size);
+	pthread_mutex_unlock(&out.lock);
+	return rc < 0 ? -1 : 0;
 }
 
 /* Other threads go on writing while one splits the file. */
@@ -83,10 +100,8 @@ size_t log_head(const char *word, char head[LOG_HEAD])
 				tm.tm_sec, now.tv_nsec / 1000000, word, out.who);
 }
 
-void log_block(const char *lines, size_t len)
+static void write_all(const char *lines, size_t len)
 {
-	if (out.full)
-		count((int64_t)len);
 	while (len) {
 		ssize_t n = write(out.fd, lines, len);
 		if (n < 0 && errno == EINTR)
@@ -99,6 +114,15 @@ void log_block(const char *lines, size_t len)
 		lines += n;
 		len -= (size_t)n;
 	}
+}
+
+void log_block(const char *lines, size_t len)
+{
+	if (out.full)
+		count((int64_t)len);
+	pthread_mutex_lock(&out.lock);
+	write_all(lines, len);
+	pthread_mutex_unlock(&out.lock);
 }
 
 int log_failure(void)

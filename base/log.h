@@ -28,6 +28,10 @@ void log_hook(enum log_level least, void (*hook)(enum log_level, const char *tex
  * log. full NULL: never. */
 void log_limit(int64_t size, int64_t most, void (*full)(void *arg), void *arg);
 
+/* Replaces the file behind the descriptor by that of `fd`, which is `size` bytes long. When it returns, no
+ * thread writes to the old one any more. Any thread. -1: errno is set, and nothing has changed. */
+int log_replace(int fd, int64_t size);
+
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* For lines that a program wrote, whose number and length log_line() does not suit. log_head writes the
