@@ -61,6 +61,15 @@ void agent_control_on_abort(struct control *c, void (*fn)(const char *reason, vo
 	pthread_mutex_unlock(&c->lock);
 }
 
+void agent_control_on_collect(struct control *c, void (*fn)(int rank, const char *node, void *arg),
+			      void *arg)
+{
+	pthread_mutex_lock(&c->lock);
+	c->on_collect = fn;
+	c->on_collect_arg = arg;
+	pthread_mutex_unlock(&c->lock);
+}
+
 void agent_control_on_dump(struct control *c, int (*fn)(void *arg, struct err *e), void *arg)
 {
 	pthread_mutex_lock(&c->lock);

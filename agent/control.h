@@ -83,6 +83,11 @@ void agent_control_on_abort(struct control *c, void (*fn)(const char *reason, vo
 enum { DUMP_LATER = 1 };
 void agent_control_on_dump(struct control *c, int (*fn)(void *arg, struct err *e), void *arg);
 
+/* Sets the function that collects logs: fn(rank, node, arg) is called whenever the supervisor sends
+ * collect, as that of on_dump. It answers later with the message collected. NULL: as above. */
+void agent_control_on_collect(struct control *c, void (*fn)(int rank, const char *node, void *arg),
+			      void *arg);
+
 /* Queues a message. Any thread. Steals the reference to body. Sends the progress before "failed", and
  * the times and reports before "finished", "idle" and "failed". */
 void agent_control_send(struct control *c, enum msg_type type, json_t *body);

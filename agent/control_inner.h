@@ -34,7 +34,7 @@ struct control {
 	struct node_member *member; /* it reports to its node's relay */
 	bool served;                /* ... which handed its reports on at the last look */
 
-	pthread_mutex_t lock; /* connection, leaving, reason, on_abort, on_dump */
+	pthread_mutex_t lock; /* connection, leaving, reason, on_abort, on_dump, on_collect */
 	pthread_cond_t news;  /* one of the next members has changed */
 	struct connection *connection;
 	bool leaving, given_up;
@@ -50,6 +50,8 @@ struct control {
 	void *on_abort_arg;
 	int (*on_dump)(void *arg, struct err *e);
 	void *on_dump_arg;
+	void (*on_collect)(int rank, const char *node, void *arg);
+	void *on_collect_arg;
 
 	atomic_bool closing, finished;
 	atomic_int awaits_contact; /* threads that do */

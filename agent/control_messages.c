@@ -38,6 +38,26 @@ static int handle_dump(struct control *c, const struct msg *m, struct err *e)
 	return 0;
 }
 
+static int handle_collect(struct control *c, const struct msg *m, struct err *e)
+{
+	struct msg_collect collect;
+	if (msg_collect_read(m->body, &collect, e))
+		return -1;
+	pthread_mutex_lock(&c->lock);
+	bool taken = c->on_collect;
+	if (taken)
+		c->on_collect(collect.rank, collect.node, c->on_collect_arg);
+	pthread_mutex_unlock(&c->lock);
+	if (!taken)
+		agent_control_send(c, MSG_COLLECTED,
+				   msg_collected_json(&(struct msg_collected){
+					   .rank = collect.rank,
+					   .node = collect.node,
+					   .has_error = true,
+					   .error = "the agent is between two generations" }));
+	return 0;
+}
+
 static int handle_examine(struct control *c, const struct msg *m, struct err *e)
 {
 	return agent_examine_start(&c->examinations, m->body, e);
@@ -183,6 +203,7 @@ static int (*const handlers[MSG_COUNT])(struct control *c, const struct msg *m, 
 	[MSG_EXAMINE] = handle_examine, [MSG_REGROUP] = handle_regroup,
 	[MSG_WELCOME] = handle_welcome, [MSG_WORLD_ENDPOINTS] = handle_world_endpoints,
 	[MSG_SAVE] = handle_save,       [MSG_TRACE] = handle_trace,
+	[MSG_COLLECT] = handle_collect,
 };
 
 /* The lock is held. */

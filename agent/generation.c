@@ -3,10 +3,10 @@
 #include "agent/drill.h"
 #include "agent/engine/ckpt/memory/store.h"
 #include "agent/engine/parallel/device.h"
-#include "agent/log_parts.h"
 #include "agent/metrics/report.h"
 #include "agent/place.h"
 #include "agent/preflight.h"
+#include "agent/rank_log.h"
 #include "agent/rendezvous.h"
 #include "agent/setup.h"
 #include "agent/watch.h"
@@ -37,7 +37,7 @@ struct generation {
 	struct agent_drill drill;
 	struct phases phases;
 	struct train_blame blame;
-	struct agent_log log; /* fd -1: it is not open */
+	struct rank_log *log; /* NULL: it is not open */
 };
 
 /* Computes the rank's view of the plan. Its coordinates must be those of the welcome. */
@@ -194,13 +194,12 @@ int agent_generation_open(const struct generation_start *start, struct generatio
 	if (!g)
 		return err_set(e, ERR_NOMEM, "no memory for a generation");
 	g->start = *start;
-	g->log.fd = -1;
 	g->control = start->control;
 	g->welcome = w;
 	g->number = (uint32_t)w->generation;
 	if (start->phases)
 		g->phases = *start->phases;
-	if (read_welcome(g, w, e) || agent_setup_open_log(&g->log, w, &g->job, g->control, e)) {
+	if (read_welcome(g, w, e) || agent_rank_log_open(w, &g->job, g->control, &g->log, e)) {
 		agent_generation_close(g);
 		return -1;
 	}
@@ -279,6 +278,11 @@ const struct train_blame *agent_generation_blame(const struct generation *g)
 	return &g->blame;
 }
 
+void agent_generation_fail(struct generation *g)
+{
+	agent_rank_log_collect(g->log);
+}
+
 void agent_generation_close(struct generation *g)
 {
 	if (!g)
@@ -288,6 +292,6 @@ void agent_generation_close(struct generation *g)
 	agent_control_on_dump(g->control, NULL, NULL);
 	comm_close(g->world);
 	rank_view_fini(&g->view);
-	agent_setup_close_log(&g->log);
+	agent_rank_log_close(g->log);
 	free(g);
 }

@@ -18,23 +18,46 @@ static int open_file(const struct agent_log *l, struct err *e)
 	return file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
 }
 
-int agent_log_open(struct agent_log *l, const char *run, const char *node, int rank, int64_t keep,
-		   struct err *e)
+void agent_log_name(char out[AGENT_LOG_NAME], const struct agent_log_place *at)
 {
 	char path[RUN_PATH];
+	run_path_rank_log(path, at->run, at->node, at->rank);
+	snprintf(out, AGENT_LOG_NAME, "%.299s", strrchr(path, '/') + 1);
+}
+
+/* Whether the log is in the run folder already. */
+static bool is_shared(const struct agent_log_place *at)
+{
+	char path[RUN_PATH];
+	struct stat st;
+	run_path_rank_log(path, at->run, at->node, at->rank);
+	return !lstat(path, &st);
+}
+
+int agent_log_open(struct agent_log *l, const struct agent_log_place *at, int64_t keep,
+		   struct err *e)
+{
 	*l = (struct agent_log){ .fd = -1, .keep = keep };
-	run_path(l->folder, run, RUN_LOGS);
-	run_path_rank_log(path, run, node, rank);
-	snprintf(l->name, sizeof l->name, "%s", strrchr(path, '/') + 1);
+	agent_log_name(l->name, at);
+	run_path(l->folder, at->run, RUN_LOGS);
+	if (at->local && !is_shared(at)) {
+		memcpy(l->shared, l->folder, sizeof l->shared);
+		snprintf(l->folder, sizeof l->folder, "%s", at->local);
+	}
 	l->fd = open_file(l, e);
-	return l->fd < 0 ? -1 : 0;
+	if (l->fd < 0)
+		return -1;
+	pthread_mutex_init(&l->lock, NULL);
+	return 0;
 }
 
 void agent_log_close(struct agent_log *l)
 {
-	if (l->fd >= 0)
-		close(l->fd);
+	if (l->fd < 0)
+		return;
+	close(l->fd);
 	l->fd = -1;
+	pthread_mutex_destroy(&l->lock);
 }
 
 int64_t agent_log_most(const struct agent_log *l)
@@ -86,7 +109,7 @@ static bool rename_file(const struct agent_log *l, const char *path)
 	return lstat(part, &st) && !rename(path, part);
 }
 
-void agent_log_split(struct agent_log *l)
+static void split(struct agent_log *l)
 {
 	char path[RUN_PATH];
 	segments_path(path, l->folder, l->name, 0);
@@ -99,4 +122,11 @@ void agent_log_split(struct agent_log *l)
 	dup3(fd, l->fd, O_CLOEXEC);
 	close(fd);
 	remove_oldest(l);
+}
+
+void agent_log_split(struct agent_log *l)
+{
+	pthread_mutex_lock(&l->lock);
+	split(l);
+	pthread_mutex_unlock(&l->lock);
 }

@@ -141,6 +141,12 @@ static json_t *blame_json(const struct agent *a)
 	return body;
 }
 
+/* The error is another rank's, or the supervisor has ended the generation. */
+static bool is_theirs(const struct err *e)
+{
+	return e->code == ERR_PEER || e->code == ERR_ABORTED;
+}
+
 static void report_failure(struct agent *a, const struct err *e)
 {
 	log_hook(LOG_ERROR, NULL, NULL); /* the message failed reports it */
@@ -163,15 +169,16 @@ static void report_failure(struct agent *a, const struct err *e)
 		agent_control_send(a->control, MSG_FAILED, body);
 	else
 		json_decref(body);
+	if (a->generation && !is_theirs(e))
+		agent_generation_fail(a->generation);
 }
 
 /* Whether the agent may live on: the error is another rank's, or the supervisor has ended the
  * generation. */
 static bool may_continue(struct agent *a, const struct err *e)
 {
-	bool theirs = e->code == ERR_PEER || e->code == ERR_ABORTED;
 	return a->control && !a->boot && a->generation && a->welcome->warm &&
-	       (theirs || agent_control_regroups(a->control));
+	       (is_theirs(e) || agent_control_regroups(a->control));
 }
 
 /* One generation. 1: it is over, and the next one follows. */

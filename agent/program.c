@@ -305,7 +305,6 @@ static int open_program(struct program *p, const struct generation_start *start,
 {
 	*p = (struct program){ .control = start->control,
 			       .welcome = start->welcome,
-			       .log.fd = -1,
 			       .meeting = MEETING_INIT,
 			       .progress.saved_step = -1,
 			       .wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) };
@@ -314,7 +313,7 @@ static int open_program(struct program *p, const struct generation_start *start,
 		return err_errno(e, ERR_NOMEM, "no descriptors; raise `ulimit -n`");
 	if (read_welcome(p, e))
 		return -1;
-	return agent_setup_open_log(&p->log, p->welcome, p->job, p->control, e);
+	return agent_rank_log_open(p->welcome, p->job, p->control, &p->log, e);
 }
 
 static void close_program(struct program *p)
@@ -329,7 +328,7 @@ static void close_program(struct program *p)
 	task_activity_close(p->activity);
 	task_client_close(p->client);
 	agent_meeting_close(&p->meeting);
-	agent_setup_close_log(&p->log);
+	agent_rank_log_close(p->log);
 	free(p->argv);
 	free(p->env);
 	free(p->job);
@@ -397,6 +396,8 @@ int agent_program_run(const struct generation_start *start, struct program_failu
 	if (!p)
 		return err_set(e, ERR_NOMEM, "no memory to run a program");
 	int rc = open_program(p, start, e) ? -1 : run_task(p, failure, e);
+	if (rc && e->code != ERR_PEER && e->code != ERR_ABORTED)
+		agent_rank_log_collect(p->log);
 	close_program(p);
 	return rc;
 }

@@ -2,7 +2,7 @@
 #ifndef MUSTER_AGENT_PROGRAM_INNER_H
 #define MUSTER_AGENT_PROGRAM_INNER_H
 
-#include "agent/log_parts.h"
+#include "agent/rank_log.h"
 #include "agent/meeting.h"
 #include "agent/program.h"
 #include "agent/task/activity.h"
@@ -59,7 +59,7 @@ struct program {
 	const struct msg_welcome *welcome;
 	struct msg_program place;
 	struct job *job;
-	struct agent_log log;
+	struct rank_log *log; /* NULL: it is not open */
 	struct meeting meeting;
 	char **argv, **env;
 	struct task_process *process;

@@ -22,7 +22,7 @@
 #include "base/time_parts.h"
 
 enum {
-	MSG_VERSION = 14,
+	MSG_VERSION = 15,
 	CONSOLE_VERSION =
 		1, /* of the messages console_*, for consoles of another version of muster */
 	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
@@ -87,7 +87,9 @@ enum {
 	X(MSG_OUTPUT,    output,   MSG_OUTPUT_FIELDS,   "agent",      "lines that the task has printed, for the terminal; none: it has printed some that nobody sees (program.silence)") \
 	X(MSG_BEGAN,     began,    MSG_BEGAN_FIELDS,    "agent",      "the task has reported its first step through the client, before the first message metrics") \
 	X(MSG_CLIENT_CKPT, client_ckpt, MSG_CLIENT_CKPT_FIELDS, "agent", "the task has saved a checkpoint of its own") \
-	X(MSG_NODE_PROGRESS, node_progress, MSG_NODE_PROGRESS_FIELDS, "agent", "from the first rank of a node: what progress, times, health and links say, for those of the node's ranks that have news (agent/node_relay.h)")
+	X(MSG_NODE_PROGRESS, node_progress, MSG_NODE_PROGRESS_FIELDS, "agent", "from the first rank of a node: what progress, times, health and links say, for those of the node's ranks that have news (agent/node_relay.h)") \
+	X(MSG_COLLECT,   collect,  MSG_COLLECT_FIELDS,  "supervisor", "move the log of a rank from this node's folder to the run folder (log.local)") \
+	X(MSG_COLLECTED, collected, MSG_COLLECTED_FIELDS, "agent",    "the answer to collect")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -314,15 +316,26 @@ enum {
 	F(last,   COUNT, REQUIRED, "the last one") \
 	F(error,  LINE,  OPTIONAL, "why there is no file")
 
+#define MSG_COLLECT_FIELDS(F) \
+	F(rank, INT,  REQUIRED, "the agent's own rank, or that of an agent of its node that does not run any more") \
+	F(node, TEXT, REQUIRED, "the node's name in the name of the log")
+
+#define MSG_COLLECTED_FIELDS(F) \
+	F(rank,  INT,  REQUIRED, "as in collect") \
+	F(node,  TEXT, REQUIRED, "as in collect") \
+	F(error, LINE, OPTIONAL, "why the log stays where it is")
+
 #define MSG_CONSOLE_HELLO_FIELDS(F) \
 	F(version, INT,  REQUIRED, "CONSOLE_VERSION of the console") \
 	F(who,     LINE, REQUIRED, "who asks, for the run's events: \"alice on login1\"")
 
 /* `what`: a word of launcher/supervise/console.h. */
 #define MSG_CONSOLE_ASK_FIELDS(F) \
-	F(what,  TEXT, REQUIRED, "stop, stop-now, checkpoint, trace, state or ranks") \
+	F(what,  TEXT, REQUIRED, "stop, stop-now, checkpoint, trace, logs, state or ranks") \
 	F(first, INT,  OPTIONAL, "for ranks: the first rank; absent: 0") \
-	F(count, INT,  OPTIONAL, "for ranks: how many; absent: as many as fit. For trace: how many steps")
+	F(count, INT,  OPTIONAL, "for ranks: how many; absent: as many as fit. For trace: how many steps") \
+	F(ranks, LINE, OPTIONAL, "for logs: a list such as 0,4-7; absent: all") \
+	F(node,  LINE, OPTIONAL, "for logs: only ranks on this node")
 
 #define MSG_CONSOLE_ANSWER_FIELDS(F) \
 	F(ok,    FLAG,  REQUIRED, "whether it was done, or is being done") \

@@ -1,6 +1,5 @@
 #include "agent/tools/bench_ckpt.h"
 
-#include "agent/engine/ckpt/places/local.h"
 #include "agent/engine/ckpt/storage/storage.h"
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/rank_job.h"
@@ -8,6 +7,7 @@
 #include "base/numbers.h"
 #include "base/run_paths.h"
 #include "plan/spec/job/job.h"
+#include "plan/spec/job/node_path.h"
 
 #include <errno.h>
 #include <ftw.h>
@@ -112,8 +112,9 @@ static int add_job(struct settings *s, const char *ini, const char *run, struct 
 	if (add_place(s, job.checkpoint.dir[0] ? job.checkpoint.dir : path, "shared folder", e))
 		return -1;
 	tool_node_name(node);
-	if (job.checkpoint.local[0] && (ckpt_local_expand(job.checkpoint.local, node, path, e) ||
-					add_place(s, path, "nodes", e)))
+	if (job.checkpoint.local[0] &&
+	    (job_node_path("checkpoint.local", job.checkpoint.local, node, path, e) ||
+	     add_place(s, path, "nodes", e)))
 		return -1;
 	return job.checkpoint.remote[0] ? add_place(s, job.checkpoint.remote, "remote", e) : 0;
 }

@@ -1,8 +1,8 @@
 #include "agent/tools/ckpt_dir.h"
 
-#include "agent/engine/ckpt/places/local.h"
 #include "base/run_paths.h"
 #include "plan/spec/job/job.h"
+#include "plan/spec/job/node_path.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -99,7 +99,7 @@ int tool_ckpt_dir_tiers(const char *path, char *local, char *remote)
 	if (!job)
 		return -1;
 	tool_node_name(node);
-	if (ckpt_local_expand(job->checkpoint.local, node, local, NULL))
+	if (job_node_path("checkpoint.local", job->checkpoint.local, node, local, NULL))
 		*local = '\0';
 	snprintf(remote, PATH_MAX, "%s", job->checkpoint.remote);
 	return 0;

@@ -3,6 +3,7 @@
 #include "launcher/cli/command.h"
 #include "launcher/cli/output.h"
 #include "launcher/cli/run_words.h"
+#include "launcher/console/collect.h"
 #include "launcher/rundir/find.h"
 #include "launcher/rundir/logs.h"
 #include "launcher/rundir/windows.h"
@@ -32,6 +33,12 @@ static const char help[] =
 	"  outside their logs, such as the words of a crash; guard.log), with the name of the "
 	"file\n"
 	"  in front. The times are those of the nodes' clocks.\n"
+	"\n"
+	"  With log.local the logs stay on the nodes, except for those of rank 0 and of ranks "
+	"that\n"
+	"  have failed. While the run goes on, --rank and --node collect them: they move to the "
+	"run\n"
+	"  folder first. After the run, muster logs on a node reads the logs of that node.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --rank R          only these ranks: 3, or 0,4-7\n"
@@ -176,6 +183,32 @@ static int choose(const struct arguments *a, const char *run, struct ranges *ran
 	return 0;
 }
 
+/* --- Logs that stay on the nodes --- */
+
+static const double collect_s = 120;
+
+/* The logs that the command wants move to the run folder. */
+static void collect(const char *run, struct printing *p)
+{
+	const struct arguments *a = p->a;
+	struct err e = ERR_INIT;
+	if ((a->rank || a->node) && console_collect_logs(run, a->rank, a->node, collect_s, &e))
+		tell_unreadable(p, &e);
+}
+
+static void tell_elsewhere(const struct rundir_logs *l, const struct arguments *a)
+{
+	char text[300];
+	int n = a->rank || a->node ? 0 : rundir_logs_elsewhere(l);
+	snprintf(
+		text, sizeof text,
+		"the log%s of %d rank%s stay%s on the nodes (log.local): --rank or --node collects "
+		"them while the run goes on; later, muster logs reads them on their nodes",
+		n == 1 ? "" : "s", n, n == 1 ? "" : "s", n == 1 ? "s" : "");
+	if (n)
+		command_lines("", text);
+}
+
 /* --- The command --- */
 
 static int print_logs(struct rundir_logs *l, struct printing *p, struct err *e)
@@ -188,6 +221,7 @@ static int print_logs(struct rundir_logs *l, struct printing *p, struct err *e)
 			return -1;
 		p->failed |= fflush(stdout) != 0;
 	} while (follow && !p->failed && command_follow_wait());
+	tell_elsewhere(l, p->a);
 	return 0;
 }
 
@@ -203,6 +237,7 @@ static int run_logs(const struct arguments *a, const char *word, struct err *e)
 		return command_fail(e);
 	o.unreadable = tell_unreadable;
 	o.unreadable_arg = &p;
+	collect(run, &p);
 	int rc = rundir_logs_open(run, &o, &l, e);
 	if (!rc) {
 		rc = print_logs(l, &p, e);

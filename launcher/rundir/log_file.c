@@ -192,6 +192,21 @@ static int find_part(struct log_file *f, const char *folder, struct err *e)
 	return 1;
 }
 
+int rundir_log_file_move(struct log_file *f, const char *folder, struct err *e)
+{
+	struct segments s;
+	if (segments_list(folder, f->name, &s, e))
+		return -1;
+	if (!f->part && s.n)
+		f->part = s.numbers[s.n - 1];
+	if (f->part > f->known)
+		f->known = f->part;
+	f->parted = s.n > 0;
+	f->inode = 0;
+	segments_free(&s);
+	return 0;
+}
+
 /* The part was read, or is gone. */
 static void leave_part(struct log_file *f)
 {

@@ -24,6 +24,7 @@ struct log_file {
 	uint32_t known; /* no part up to this number is read any more, except `part` */
 	ino_t inode; /* of the file itself, once something of it may have been read; 0: not yet */
 	bool parted; /* the log has parts */
+	bool local;  /* it is in the folder of this node; for logs.c */
 	char *data;  /* NULL: no buffer */
 	size_t begin, end, room;
 	char *line;   /* the current one; ends with a NUL. NULL: there is none by now */
@@ -48,6 +49,8 @@ size_t rundir_log_part(const char *name);
  * is an error; one that was removed has no more lines. folder: of the logs. */
 int rundir_log_file_next(struct log_file *f, const char *folder, size_t room, bool parts,
 			 struct err *e);
+/* The log has moved to this folder, where the file that was read has become a part (agent/log_parts.h). */
+int rundir_log_file_move(struct log_file *f, const char *folder, struct err *e);
 /* Frees the buffer, unless it holds the begin of a line. */
 void rundir_log_file_rest(struct log_file *f);
 

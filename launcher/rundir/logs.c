@@ -3,7 +3,9 @@
 #include "base/file.h"
 #include "base/run_paths.h"
 #include "launcher/rundir/log_file.h"
+#include "launcher/rundir/state.h"
 #include "launcher/rundir/windows.h"
+#include "plan/spec/job/node_path.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -11,11 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { BUFFERS = 16 << 20, LEAST_BUFFER = 4096, MOST_BUFFER = 1 << 16 };
 
 struct rundir_logs {
 	char run[RUN_PATH];
+	char local[RUN_PATH]; /* where logs stay if this host is a node of the run; "": nowhere */
+	int world; /* of the last generation, if its logs stay on the nodes; 0: they do not */
 	struct rundir_logs_options o;
 	struct rundir_windows windows;
 	struct log_file *files;
@@ -25,6 +30,37 @@ struct rundir_logs {
 	char node[256];      /* one of their nodes; "": there is no log of a rank */
 };
 
+/* How many ranks the last generation has had; 0: unknown. */
+static int read_world(const char *run)
+{
+	json_t *object;
+	struct rundir_state state;
+	if (rundir_state_load(run, &object, &state, NULL))
+		return 0;
+	int world = state.world;
+	json_decref(object);
+	return world;
+}
+
+/* A run folder without a job, or with that of a newer muster, has logs nevertheless. */
+static void find_local(struct rundir_logs *l)
+{
+	char path[RUN_PATH], run[PATH_MAX], host[256] = "";
+	struct job *job = malloc(sizeof *job); /* too large for a small stack */
+	struct err ignored = ERR_INIT;
+	run_path(path, l->run, RUN_JOB);
+	gethostname(host, sizeof host - 1);
+	if (job && realpath(l->run, run) && !job_load(path, NULL, 0, job, &ignored) &&
+	    job_logs_local(job, INT_MAX)) {
+		host[strcspn(host, ".")] = '\0';
+		if (job_logs_folder(job, run, host, NULL, l->local, &ignored))
+			*l->local = '\0';
+		int world = read_world(run);
+		l->world = job_logs_local(job, world) ? world : 0;
+	}
+	free(job);
+}
+
 int rundir_logs_open(const char *run, const struct rundir_logs_options *o, struct rundir_logs **out,
 		     struct err *e)
 {
@@ -33,6 +69,7 @@ int rundir_logs_open(const char *run, const struct rundir_logs_options *o, struc
 		return err_set(e, ERR_NOMEM, "%s: no memory to read its logs", run);
 	snprintf(l->run, sizeof l->run, "%s", run);
 	l->o = *o;
+	find_local(l);
 	if (rundir_windows_read(run, &l->windows, e)) {
 		free(l);
 		return -1;
@@ -109,9 +146,12 @@ static int add_file(struct rundir_logs *l, const struct log_file *f)
 	return 0;
 }
 
-static void log_path(const struct rundir_logs *l, const char *name, char out[RUN_PATH])
+static void folder_path(const struct rundir_logs *l, bool local, char out[RUN_PATH])
 {
-	snprintf(out, RUN_PATH, "%.*s/" RUN_LOGS "/%.255s", PATH_MAX - 1, l->run, name);
+	if (local)
+		memcpy(out, l->local, RUN_PATH);
+	else
+		run_path(out, l->run, RUN_LOGS);
 }
 
 static void note_rank(struct rundir_logs *l, const struct log_file *f)
@@ -127,14 +167,16 @@ static void note_rank(struct rundir_logs *l, const struct log_file *f)
 }
 
 /* Adds the file unless it is known or not wanted. */
-static int look_at(struct rundir_logs *l, const char *name, size_t known)
+static int look_at(struct rundir_logs *l, const char *folder, bool local, const char *name,
+		   size_t known)
 {
 	char path[RUN_PATH];
 	struct log_file f;
 	int rc = 0;
-	log_path(l, name, path);
+	run_path(path, folder, name);
 	if (!rundir_log_file_init(&f, name, launch_time(l, name)))
 		return 0;
+	f.local = local;
 	note_rank(l, &f);
 	if ((known && bsearch(&f, l->files, known, sizeof f, compare_files)) || !is_wanted(l, &f) ||
 	    is_too_old(l, path, &f) || (rc = add_file(l, &f)))
@@ -143,7 +185,7 @@ static int look_at(struct rundir_logs *l, const char *name, size_t known)
 }
 
 /* A file of which nothing was read begins with its parts. */
-static void note_part(struct rundir_logs *l, const char *name)
+static void note_part(struct rundir_logs *l, bool local, const char *name)
 {
 	char log[NAME_MAX + 8];
 	struct log_file key;
@@ -154,7 +196,7 @@ static void note_part(struct rundir_logs *l, const char *name)
 	if (!rundir_log_file_init(&key, log, 0))
 		return;
 	struct log_file *f = l->n ? bsearch(&key, l->files, l->n, sizeof key, compare_files) : NULL;
-	if (f && !f->at && !f->known) {
+	if (f && f->local == local && !f->at && !f->known) {
 		f->parted = true;
 		f->inode = 0;
 	}
@@ -162,12 +204,12 @@ static void note_part(struct rundir_logs *l, const char *name)
 }
 
 /* Calls look_at() or note_part() for each name in the folder. */
-static int scan(struct rundir_logs *l, size_t known, bool parts, struct err *e)
+static int scan(struct rundir_logs *l, bool local, size_t known, bool parts, struct err *e)
 {
 	char folder[RUN_PATH];
 	struct dirent *at;
 	int more = 0, rc = 0;
-	run_path(folder, l->run, RUN_LOGS);
+	folder_path(l, local, folder);
 	DIR *d = file_list_open(folder);
 	if (!d)
 		return errno == ENOENT ? 0
@@ -175,9 +217,9 @@ static int scan(struct rundir_logs *l, size_t known, bool parts, struct err *e)
 						   "%s: cannot list the logs", folder);
 	while (!rc && (more = file_list_next(d, &at)) > 0) {
 		if (parts)
-			note_part(l, at->d_name);
+			note_part(l, local, at->d_name);
 		else
-			rc = look_at(l, at->d_name, known);
+			rc = look_at(l, folder, local, at->d_name, known);
 	}
 	closedir(d);
 	if (more < 0)
@@ -187,13 +229,21 @@ static int scan(struct rundir_logs *l, size_t known, bool parts, struct err *e)
 
 /* Adds the files that are new. A second look finds their parts: it sees all that were there when the
  * inodes of the files were read. */
-static int look_for_files(struct rundir_logs *l, struct err *e)
+static int look_for_new(struct rundir_logs *l, bool local, struct err *e)
 {
 	size_t known = l->n;
-	int rc = scan(l, known, false, e);
+	int rc = scan(l, local, known, false, e);
 	if (l->n > known)
 		qsort(l->files, l->n, sizeof *l->files, compare_files);
-	return rc || l->n == known ? rc : scan(l, known, true, e);
+	return rc || l->n == known ? rc : scan(l, local, known, true, e);
+}
+
+/* A log that is in the run folder is read there. */
+static int look_for_files(struct rundir_logs *l, struct err *e)
+{
+	if (look_for_new(l, false, e))
+		return -1;
+	return *l->local ? look_for_new(l, true, e) : 0;
 }
 
 /* --- The heap --- */
@@ -239,7 +289,7 @@ static int step(struct rundir_logs *l, struct log_file *f, bool parts, struct er
 	struct err why = ERR_INIT;
 	size_t room = BUFFERS / l->n;
 	room = room < LEAST_BUFFER ? LEAST_BUFFER : room > MOST_BUFFER ? MOST_BUFFER : room;
-	run_path(folder, l->run, RUN_LOGS);
+	folder_path(l, f->local, folder);
 	/* Lines that are too old are many; the merge need not see them. */
 	int rc;
 	do
@@ -254,15 +304,30 @@ static int step(struct rundir_logs *l, struct log_file *f, bool parts, struct er
 	return rc;
 }
 
+/* A log of this node may have been collected since the last look: then it is in the run folder. */
+static int follow_move(const struct rundir_logs *l, struct log_file *f, struct err *e)
+{
+	char from[RUN_PATH], folder[RUN_PATH], to[RUN_PATH];
+	struct stat st;
+	folder_path(l, false, folder);
+	run_path(from, l->local, f->name);
+	run_path(to, folder, f->name);
+	if (!lstat(from, &st) || lstat(to, &st))
+		return 0;
+	f->local = false;
+	return rundir_log_file_move(f, folder, e);
+}
+
 static int fill_heap(struct rundir_logs *l, bool parts, struct err *e)
 {
 	l->in_heap = 0;
 	for (size_t i = 0; i < l->n; i++) {
-		int rc = step(l, &l->files[i], parts, e);
+		struct log_file *f = &l->files[i];
+		int rc = f->local && follow_move(l, f, e) ? -1 : step(l, f, parts, e);
 		if (rc < 0)
 			return -1;
 		if (rc)
-			l->heap[l->in_heap++] = &l->files[i];
+			l->heap[l->in_heap++] = f;
 	}
 	for (size_t i = l->in_heap / 2; i-- > 0;)
 		sift_down(l, i);
@@ -272,17 +337,30 @@ static int fill_heap(struct rundir_logs *l, bool parts, struct err *e)
 /* No log fits the options; of a run without any, that is no error. */
 static int refuse_empty(const struct rundir_logs *l, struct err *e)
 {
+	const char *rest =
+		l->world ? "; the others stay on their nodes, where muster logs reads them" : "";
 	if (!*l->node)
 		return 0;
 	if (l->o.node)
 		return err_set(
 			e, ERR_NOTFOUND,
 			"%s: no such rank of this run has a log on node \"%.100s\"; there are "
-			"logs of ranks %d to %d, on nodes such as %.100s",
-			l->run, l->o.node, l->lowest, l->highest, l->node);
+			"logs of ranks %d to %d, on nodes such as %.100s%s",
+			l->run, l->o.node, l->lowest, l->highest, l->node, rest);
 	return err_set(e, ERR_NOTFOUND,
-		       "%s: no such rank of this run has a log; there are logs of ranks %d to %d",
-		       l->run, l->lowest, l->highest);
+		       "%s: no such rank of this run has a log; there are logs of ranks %d to %d%s",
+		       l->run, l->lowest, l->highest, rest);
+}
+
+int rundir_logs_elsewhere(const struct rundir_logs *l)
+{
+	int here = 0, last = -1;
+	for (size_t i = 0; i < l->n; i++) { /* a rank may have been on several nodes */
+		const struct log_file *f = &l->files[i];
+		here += f->rank > last && f->rank < l->world;
+		last = f->rank > last ? f->rank : last;
+	}
+	return l->world > here ? l->world - here : 0;
 }
 
 int rundir_logs_read(struct rundir_logs *l, bool parts,

@@ -2,7 +2,8 @@
  * logs — the lines of all logs of a run, merged by time.
  *
  * The logs are logs/<node>-<rank>.log of each rank with its earlier parts (log_file.h), and, of the launch, logs/launch-<generation>.log
- * and logs/guard.log. A line of a rank begins with its time (base/log.h). A line without a time has
+ * and logs/guard.log. If this host is a node of a run whose logs stay on the nodes (log.local), those of its
+ * ranks are read where they are. A line of a rank begins with its time (base/log.h). A line without a time has
  * that of the line before it in its file; at the begin of a file, that of the generation. Lines of
  * one file stay in their order. Of a log that an older muster wrote, with times but no dates, the
  * dates come from the time of the file's last change.
@@ -52,6 +53,9 @@ int rundir_logs_open(const char *run, const struct rundir_logs_options *o, struc
 int rundir_logs_read(struct rundir_logs *l, bool parts,
 		     bool (*each)(void *arg, const struct rundir_log_line *line), void *arg,
 		     struct err *e);
+/* After a read of all logs: how many ranks of the last generation have none that can be read here, because
+ * it stays on their nodes (log.local). */
+int rundir_logs_elsewhere(const struct rundir_logs *l);
 void rundir_logs_close(struct rundir_logs *l);
 
 #endif

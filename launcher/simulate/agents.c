@@ -216,6 +216,20 @@ static void on_examine(struct process *p, json_t *body)
 							  .last = true }));
 }
 
+/* The folder of some nodes cannot be read. */
+static void on_collect(struct process *p, json_t *body)
+{
+	struct msg_collect m;
+	if (msg_collect_read(body, &m, NULL))
+		return;
+	simulate_link_send(p, MSG_COLLECTED,
+			   msg_collected_json(&(struct msg_collected){
+				   .rank = m.rank,
+				   .node = m.node,
+				   .has_error = m.rank % 8 == 5,
+				   .error = "the folder cannot be read" }));
+}
+
 static void on_recorded(struct process *p, json_t *body)
 {
 	struct msg_recorded m;
@@ -259,6 +273,9 @@ void simulate_process_receive(struct process *p, const struct parcel *m)
 		break;
 	case MSG_EXAMINE:
 		on_examine(p, m->body);
+		break;
+	case MSG_COLLECT:
+		on_collect(p, m->body);
 		break;
 	case MSG_RECORDED:
 		on_recorded(p, m->body);

@@ -163,6 +163,7 @@ int simulate_chaos(uint64_t seed, int faults, struct simulate_setup *out, struct
 	int spares = s->slurm ? random_below(&r, 3) : 0;
 	add_shape(&w, &r, devices, nodes);
 	add_policy(&w, &r);
+	add_word(&w, "log.local=%s", seed % 2 ? "/local" : "auto");
 	s->sees_exits = random_chance(&r, 0.8);
 	s->step_s = random_between(&r, 0.3, 3);
 	s->heartbeat_s = random_between(&r, 0.5, 3);

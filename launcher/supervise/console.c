@@ -232,6 +232,7 @@ static const struct {
 	{ "stop-now", on_stop_now },
 	{ "checkpoint", on_checkpoint },
 	{ "trace", supervise_console_trace_ask },
+	{ "logs", supervise_collect_ask },
 };
 
 /* A free place, or that of the console that was quiet for the longest time. */
@@ -390,6 +391,7 @@ void supervise_console_tick(struct supervisor *s)
 	launcher_connections_tick(s->console.connections, supervise_now(s));
 	check_saving(s);
 	supervise_console_trace_check(s);
+	supervise_collect_check(s);
 }
 
 void supervise_console_close(struct supervisor *s)
@@ -398,6 +400,7 @@ void supervise_console_close(struct supervisor *s)
 		return;
 	check_saving(s);
 	supervise_console_trace_check(s);
+	supervise_collect_check(s);
 	rundir_control_remove(s->o.run);
 	launcher_connections_close(s->console.connections);
 }

@@ -1,5 +1,6 @@
 /*
- * console — answers the commands of the run's owner: muster status, stop, checkpoint, trace and top.
+ * console — answers the commands of the run's owner: muster status, stop, checkpoint, trace,
+ * logs and top.
  *
  * Consoles have a listener and a secret of their own, which last for the whole run, as guards have
  * (guard.h). Both are in the file `control` of the run folder (launcher/rundir/control.h). The
@@ -14,6 +15,8 @@
  *                 the last finished step has a checkpoint already, that is the answer
  *     trace       the ranks record the next `count` steps; a second answer follows when all have
  *                 written them (console_trace.h)
+ *     logs        logs that stay on the nodes move to the run folder; a second answer follows when all have
+ *                 (collect.h)
  *     state       the object of state.json, made now
  *     ranks       CONSOLE_RANKS ranks at most, from a given one on
  *
@@ -47,7 +50,8 @@ struct console {
 	enum console_awaits {
 		CONSOLE_AWAITS_NOTHING,
 		CONSOLE_AWAITS_CKPT,
-		CONSOLE_AWAITS_TRACE
+		CONSOLE_AWAITS_TRACE,
+		CONSOLE_AWAITS_LOGS
 	} awaits;
 };
 

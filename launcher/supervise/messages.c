@@ -218,6 +218,16 @@ static int on_traced(struct supervisor *s, struct connection *c, const json_t *b
 	return 0;
 }
 
+static int on_collected(struct supervisor *s, struct connection *c, const json_t *body,
+			struct err *e)
+{
+	struct msg_collected m;
+	if (msg_collected_read(body, &m, e))
+		return -1;
+	supervise_collect_note(s, launcher_connection_rank(c), &m);
+	return 0;
+}
+
 /* The metrics up to this step came earlier on the same connection, so they are in the run folder,
  * except for lines that a full disk has lost. rundir_lost() counts those; they do not delay a
  * checkpoint. */
@@ -434,6 +444,7 @@ static const struct {
 	[MSG_CKPT_LOCAL] = { on_ckpt_local, false },
 	[MSG_SAVE_FAILED] = { on_save_failed, false },
 	[MSG_TRACED] = { on_traced, false },
+	[MSG_COLLECTED] = { on_collected, false },
 	[MSG_SIGNAL] = { on_signal, false },
 	[MSG_FAILED] = { on_failed, false },
 	[MSG_FINISHED] = { on_finished, false },

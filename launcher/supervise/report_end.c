@@ -191,6 +191,7 @@ void supervise_report_end(struct supervisor *s)
 	supervise_terminal_waiting(s->o.term, "");
 	if (s->program.ranks)
 		supervise_program_end_output(s);
+	supervise_collect_end(s);
 	print_end(s);
 	print_results(s);
 	print_remedy(s);

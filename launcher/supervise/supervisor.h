@@ -66,6 +66,7 @@
 #include "launcher/rundir/events.h"
 #include "launcher/supervise/agents.h"
 #include "launcher/supervise/chain.h"
+#include "launcher/supervise/collect.h"
 #include "launcher/supervise/console.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/evidence.h"
@@ -168,8 +169,10 @@ struct rank_state {
 	bool lives_on, idle;
 	int endpoints;    /* of the list that it wants, how many it was sent: rendezvous.h */
 	bool helper_lost; /* the helper of its node has ended, or cannot start it */
-	int traced;       /* the last request to record steps that it has answered */
-	int status;       /* as of waitpid, if exited */
+	bool log_asked,
+		log_shared; /* collect.h: it has been told to move its log; it has done it */
+	int traced;         /* the last request to record steps that it has answered */
+	int status;         /* as of waitpid, if exited */
 	struct agent_process process;
 	struct process_id id;
 	char host[256]; /* of its hello */
@@ -229,6 +232,7 @@ struct supervisor {
 	struct times_state times;
 	struct state_view view;
 	struct console_state console;
+	struct collect_state collect;
 	struct exports *exports; /* NULL: the run has none */
 	struct predecessors *predecessors;
 

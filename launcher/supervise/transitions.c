@@ -145,6 +145,7 @@ static void do_train(struct supervisor *s, const struct cause *c)
 	s->oom_kills = launcher_oom_kills(s->o.root);
 	supervise_enter(s, SUP_TRAINING, 0);
 	supervise_report_ready(s);
+	supervise_collect_ready(s);
 }
 
 static void do_exit(struct supervisor *s, const struct cause *c)
@@ -180,6 +181,7 @@ static void lose_generation(struct supervisor *s)
 	s->outcome = stops_for_good(s) ? OUTCOME_STOPPED : OUTCOME_RESTART;
 	s->recovery.growing = false;
 	supervise_report_loss(s);
+	supervise_collect_lost(s);
 	supervise_recovery_survey(s, true);
 	if (!trace) {
 		leave_generation(s);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/segments.h"
 #include "base/thread.h"
+#include "launcher/console/collect.h"
 #include "launcher/console/line.h"
 #include "launcher/rundir/tail.h"
 
@@ -191,6 +192,14 @@ static char *read_end(const char *folder, const char *name, struct err *e)
 	return end;
 }
 
+/* The log may be on its node: the screen wants it here. */
+static int collect(const struct top_source *s, int rank)
+{
+	char ranks[16];
+	snprintf(ranks, sizeof ranks, "%d", rank);
+	return console_collect_logs(s->run, ranks, NULL, answer_s, NULL);
+}
+
 static void read_log(struct top_source *s, int rank)
 {
 	struct top_facts *f = s->facts;
@@ -211,6 +220,10 @@ static void read_log(struct top_source *s, int rank)
 	char *name = strrchr(path, '/');
 	*name++ = '\0';
 	f->log = read_end(path, name, &e);
+	if (!f->log && s->line && e.code == ERR_NOTFOUND && !collect(s, rank)) {
+		e = (struct err)ERR_INIT;
+		f->log = read_end(path, name, &e);
+	}
 	if (!f->log)
 		snprintf(f->log_trouble, sizeof f->log_trouble, "%.490s", e.text);
 }

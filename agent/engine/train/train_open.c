@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/run_paths.h"
 #include "base/segments.h"
+#include "plan/spec/job/node_path.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -119,8 +120,8 @@ static int set_local(struct trainer *t, struct err *e)
 					.owner = env->run_dir };
 	if (!t->job->checkpoint.local[0])
 		return 0;
-	return ckpt_local_expand(t->job->checkpoint.local, env->node_name ? env->node_name : "",
-				 t->local.dir, e);
+	return job_node_path("checkpoint.local", t->job->checkpoint.local,
+			     env->node_name ? env->node_name : "", t->local.dir, e);
 }
 
 static int open_checkpoints(struct trainer *t, struct err *e)

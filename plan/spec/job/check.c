@@ -48,6 +48,19 @@ bool job_rule_changed(const struct job *job, size_t offset)
 	return changed;
 }
 
+int job_rule_pattern(const struct rule_job *j, size_t offset, const char *pattern)
+{
+	const size_t keys[] = { offset };
+	const struct job_key *key = &job_keys[job_key_at(offset)];
+	for (const char *p = strchr(pattern, '%'); p; p = strchr(p + 2, '%'))
+		if (p[1] != 'N')
+			return REFUSE(j, keys,
+				      "%s = %s has a %% that is not %%N, the name of the node; "
+				      "remove it",
+				      key->name, pattern);
+	return 0;
+}
+
 int64_t job_rule_nearest(const struct rule_job *j, int64_t from, int64_t least, int64_t most,
 			 bool (*good)(const struct rule_job *j, int64_t value))
 {
@@ -97,7 +110,7 @@ int job_check(const struct job *job, const struct job_source *src, struct err *e
 	if (job_has_program(job) && job_rules_degrees(&j))
 		return -1;
 	return job_rules_program(&j) || job_rules_slurm(&j) || job_rules_metrics(&j) ||
-			       job_rules_notify(&j)
+			       job_rules_notify(&j) || job_rules_log(&j)
 		       ? -1
 		       : 0;
 }

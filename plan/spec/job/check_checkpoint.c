@@ -39,12 +39,8 @@ static int check_local(const struct rule_job *j)
 			      "own, such as "
 			      "/local/%%N, and use remote for an object store",
 			      at);
-	for (const char *p = strchr(at, '%'); p; p = strchr(p + 2, '%'))
-		if (p[1] != 'N')
-			return REFUSE(j, local,
-				      "local = %s has a %% that is not %%N, the name of the node; "
-				      "remove it",
-				      at);
+	if (job_rule_pattern(j, local[0], at))
+		return -1;
 	if (is_same_place(at, dir))
 		return REFUSE(
 			j, both,

@@ -338,6 +338,8 @@ struct job {
 		int64_t every; /* steps between progress lines */
 		char level[JOB_SHORT];
 		double keep; /* MiB of each rank; 0: all */
+		/* a pattern (node_path.h), "auto", or "none": all logs are in the run folder */
+		char local[JOB_TEXT];
 	} log;
 	struct {
 		double keep; /* GiB */

@@ -316,6 +316,7 @@ const struct job_key job_keys[] = {
 	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
 	WORD(log, level, "info", levels, "Lowest level of the lines in the logs."),
 	REAL(log, keep, "64", 0, 1e6, "MiB that the log of each rank may take with its earlier parts. Before it takes more, its oldest lines are removed. 0: without bound."),
+	TEXT(log, local, JOB_LINE, "auto", "Folder on each node, on its own disk, where the logs of its ranks stay until somebody asks for them (muster logs RUN --rank R) or the rank fails; then they move to the run folder. That of rank 0 is always there. %N stands for the node's name. auto: /tmp/muster-UID with more than 512 ranks, where folders that were not used for 10 days are removed; otherwise none. none: all logs are in the run folder."),
 
 	REAL(metrics, keep, "1", 0.001, 1e6, "GiB that metrics.jsonl, events.jsonl, health.jsonl and time.jsonl may take with their earlier parts. Before they take more, old lines are thinned: of old steps, one of 8 stays, of older ones one of 64, and so on."),
 	BOOL(metrics, tensorboard, "no", "Write event files of TensorBoard to tensorboard/ of the run folder: losses, gradient norm, learning rate, speed, the parts of a step, the keys of the job and the plan."),

@@ -42,6 +42,9 @@ bool job_rule_changed(const struct job *job, size_t offset);
  * it does not. */
 bool job_rule_foreign(const struct job *job, const struct job_key *key);
 
+/* Refuses a pattern of node_path.h that has a % other than that of %N. */
+int job_rule_pattern(const struct rule_job *j, size_t offset, const char *pattern);
+
 /* The value from `least` to `most` that is nearest to `from` (the lower one of two) and for which
  * `good` holds; `least` if there is none. */
 int64_t job_rule_nearest(const struct rule_job *j, int64_t from, int64_t least, int64_t most,
@@ -60,6 +63,7 @@ int job_rules_checkpoint(const struct rule_job *j); /* check_checkpoint.c: the t
 int job_rules_slurm(const struct rule_job *j);      /* check_slurm.c: what sbatch takes */
 int job_rules_metrics(const struct rule_job *j);    /* check_metrics.c: exports */
 int job_rules_notify(const struct rule_job *j);     /* check_notify.c: addresses, lists of words */
+int job_rules_log(const struct rule_job *j);        /* check_log.c: where the logs are */
 /* check_idle.c: keys that have no effect with the other values */
 int job_rules_idle(const struct rule_job *j);
 

@@ -248,20 +248,6 @@ static void nodes_that_share_a_folder_are_refused(void **state)
 	assert_int_equal(world_run(RANKS, save_all, &s), 0);
 }
 
-static void the_name_of_the_node_stands_for_a_percent_n(void **state)
-{
-	char out[PATH_MAX];
-	struct err e = ERR_INIT;
-	(void)state;
-	assert_int_equal(ckpt_local_expand("/l/%N/x-%N", "n1", out, &e), 0);
-	assert_string_equal(out, "/l/n1/x-n1");
-	assert_int_equal(ckpt_local_expand("/l", "a/b", out, &e), 0);
-	assert_int_equal(ckpt_local_expand("/l/%N", "a/b", out, &e), -1);
-	assert_int_equal(ckpt_local_expand("/l/%N", "", out, &e), -1);
-	assert_int_equal(ckpt_local_expand("/l/%N", "..", out, &e), -1);
-	assert_int_equal(e.code, ERR_USAGE);
-}
-
 /* --- a call fails, or is the last one of a rank --- */
 
 /* Calls of the rank in one save. */
@@ -342,7 +328,6 @@ int main(void)
 		CASE(parts_of_different_checkpoints_of_a_step_do_not_mix),
 		CASE(a_truncated_shard_is_a_missing_one),
 		CASE(nodes_that_share_a_folder_are_refused),
-		CASE(the_name_of_the_node_stands_for_a_percent_n),
 		CASE(one_failing_call_costs_one_checkpoint_of_the_nodes),
 		CASE(a_rank_that_dies_leaves_the_old_one_or_the_new_one),
 	};

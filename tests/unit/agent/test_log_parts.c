@@ -46,7 +46,8 @@ static void full(void *arg)
 
 static void open_log(struct agent_log *l, int64_t keep)
 {
-	assert_int_equal(agent_log_open(l, dir, "n", 3, keep, NULL), 0);
+	const struct agent_log_place at = { .run = dir, .node = "n", .rank = 3 };
+	assert_int_equal(agent_log_open(l, &at, keep, NULL), 0);
 	log_setup(l->fd, LOG_INFO, "n:3");
 	log_limit(agent_log_size(l), agent_log_most(l), keep ? full : NULL, l);
 }

@@ -42,6 +42,9 @@ struct peer {
 	int64_t recorded; /* the last step that was reported to it */
 	int saves;        /* how often it was asked for a checkpoint */
 	int traces;       /* how often it was asked to record steps */
+	int collects;     /* how often it was asked to collect a log; of whom, the last time */
+	int collect_rank;
+	char collect_node[64];
 	bool has_program; /* the last welcome had a place for a task */
 	int local_rank, group_rank, group_world;
 	char tasks_devices[32];
@@ -214,6 +217,15 @@ static void answer_examine(struct peer *p, const json_t *body)
 	json_decref(answer);
 }
 
+static void note_collect(struct peer *p, const json_t *body)
+{
+	struct msg_collect m;
+	assert_int_equal(msg_collect_read(body, &m, NULL), 0);
+	p->collects++;
+	p->collect_rank = m.rank;
+	snprintf(p->collect_node, sizeof p->collect_node, "%s", m.node);
+}
+
 static void peer_read(struct peer *p)
 {
 	char chunk[65536];
@@ -238,6 +250,8 @@ static void peer_read(struct peer *p)
 		p->asked |= m.type == MSG_DUMP;
 		if (m.type == MSG_DUMP && !p->mute)
 			channel_send(p->channel, MSG_DUMPED, NULL, NULL);
+		if (m.type == MSG_COLLECT)
+			note_collect(p, m.body);
 		if (m.type == MSG_EXAMINE)
 			answer_examine(p, m.body);
 		if (m.type == MSG_RECORDED)

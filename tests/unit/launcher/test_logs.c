@@ -4,7 +4,7 @@
 #include "launcher/rundir/log_file.h"
 #include "launcher/rundir/logs.h"
 #include "launcher/rundir/windows.h"
-#include "base/run_paths.h"
+#include "plan/spec/job/node_path.h"
 #include "tests/unit/tmpdir.h"
 
 #include <fcntl.h>
@@ -283,6 +283,67 @@ static void a_reader_that_follows_loses_no_line_at_a_split(void **state)
 	rundir_logs_close(l);
 }
 
+/* A job whose logs stay in dir/nodes of this host. */
+static void keep_logs_local(char local[RUN_PATH])
+{
+	char text[400], run[PATH_MAX];
+	static struct job job; /* too large for a small stack */
+	snprintf(text, sizeof text, "[job]\nprogram = true\n[log]\nlocal = %s/nodes\n", dir);
+	append("job.ini", text);
+	assert_int_equal(job_parse(text, "test", &job, NULL), 0);
+	assert_non_null(realpath(dir, run));
+	assert_int_equal(job_logs_folder(&job, run, "n", NULL, local, NULL), 0);
+	assert_int_equal(file_make_dirs(local, NULL), 0);
+}
+
+static void append_to(const char *folder, const char *name, const char *text)
+{
+	char path[RUN_PATH];
+	snprintf(path, sizeof path, "%s/%s", folder + strlen(dir) + 1, name);
+	append(path, text);
+}
+
+static void logs_that_stay_on_this_node_are_read_there(void **state)
+{
+	char local[RUN_PATH];
+	(void)state;
+	keep_logs_local(local);
+	append("logs/n-0.log", AT("10:00:00.000", "one"));
+	append_to(local, "n-1.log", AT("10:00:01.000", "two"));
+	append_to(local, "n-2.1.log", AT("10:00:02.000", "three"));
+	append_to(local, "n-2.log", AT("10:00:03.000", "four"));
+	/* What remains of a log that is in the run folder does not count. */
+	append_to(local, "n-0.log", AT("10:00:00.500", "none"));
+	struct rundir_logs *l = open_logs(NULL);
+	reads(l, false,
+	      "n-0|" AT("10:00:00.000", "one") "n-1|" AT("10:00:01.000", "two") "n-2|" AT(
+		      "10:00:02.000", "three") "n-2|" AT("10:00:03.000", "four"));
+	rundir_logs_close(l);
+}
+
+/* As agent/log_collect.c moves it: each file becomes a part, and a new file begins. */
+static void a_reader_that_follows_loses_no_line_when_a_log_is_collected(void **state)
+{
+	char local[RUN_PATH], path[RUN_PATH + 20];
+	(void)state;
+	keep_logs_local(local);
+	append_to(local, "n-1.4.log", AT("10:00:00.000", "one"));
+	append_to(local, "n-1.log", AT("10:00:01.000", "two"));
+	struct rundir_logs *l = open_logs(NULL);
+	reads(l, false, "n-1|" AT("10:00:00.000", "one") "n-1|" AT("10:00:01.000", "two"));
+	append("logs/n-1.4.log", AT("10:00:00.000", "one"));
+	append("logs/n-1.5.log", AT("10:00:01.000", "two") AT("10:00:02.000", "three"));
+	append("logs/n-1.log", AT("10:00:03.000", "four"));
+	snprintf(path, sizeof path, "%s/n-1.4.log", local);
+	assert_int_equal(unlink(path), 0);
+	snprintf(path, sizeof path, "%s/n-1.log", local);
+	assert_int_equal(unlink(path), 0);
+	reads(l, false, "n-1|" AT("10:00:02.000", "three") "n-1|" AT("10:00:03.000", "four"));
+	append("logs/n-1.log", AT("10:00:04.000", "five"));
+	reads(l, false, "n-1|" AT("10:00:04.000", "five"));
+	rundir_logs_close(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -297,6 +358,8 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(a_reader_that_follows_loses_no_line_at_a_split,
 						setup, teardown),
+		EACH(logs_that_stay_on_this_node_are_read_there),
+		EACH(a_reader_that_follows_loses_no_line_when_a_log_is_collected),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,27 +10,6 @@
 
 #define PROBE ATTEMPT_PREFIX "node-"
 
-int ckpt_local_expand(const char *pattern, const char *node, char out[PATH_MAX], struct err *e)
-{
-	size_t n = 0, length = strlen(node);
-	if (strstr(pattern, "%N") && (!*node || strchr(node, '/') || node[0] == '.'))
-		return err_set(e, ERR_USAGE,
-			       "checkpoint.local = %s: the node's name \"%s\" cannot be part of a "
-			       "path; use a folder without %%N",
-			       pattern, node);
-	for (const char *p = pattern; *p; p++) {
-		bool name = p[0] == '%' && p[1] == 'N';
-		if (n + (name ? length : 1) >= PATH_MAX - 128)
-			return err_set(e, ERR_USAGE,
-				       "checkpoint.local: the path is too long; use a shorter one");
-		memcpy(out + n, name ? node : p, name ? length : 1);
-		n += name ? length : 1;
-		p += name;
-	}
-	out[n] = '\0';
-	return 0;
-}
-
 int ckpt_local_lead(struct comm *group, int node, bool *leads, struct err *e)
 {
 	int size = comm_size(group), first = 0;

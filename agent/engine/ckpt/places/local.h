@@ -42,10 +42,6 @@ struct ckpt_local {
 	const struct ckpt_storage *storage; /* of `dir`; NULL: the one that its scheme names */
 };
 
-/* Writes `pattern` to `out`, with the node's name in the place of each %N. ERR_USAGE if the name
- * cannot be part of a path, or the path is too long. */
-int ckpt_local_expand(const char *pattern, const char *node, char out[PATH_MAX], struct err *e);
-
 /* Collective. Each leader makes the folder and removes the attempts of dead writers. Then proves
  * that no two nodes have one folder. ERR_USAGE on all ranks if they do, or if it belongs to another
  * run; any other error (the same on all ranks) means that the tier cannot be used now. */

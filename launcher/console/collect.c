@@ -1,0 +1,47 @@
+#include "launcher/console/collect.h"
+
+#include "launcher/console/line.h"
+
+/* Seconds for the connection and for the first answer. */
+static const double ask_s = 5;
+
+static int await_end(struct console_line *line, double seconds, struct err *e)
+{
+	struct msg_console_answer a;
+	json_t *body;
+	if (console_line_await(line, seconds, &body, &a, e))
+		return -1;
+	int rc = a.ok ? 0 : err_set(e, ERR_IO, "%s", a.text);
+	json_decref(body);
+	return rc;
+}
+
+/* A supervisor that does not know the request is of a muster whose logs never stayed on the nodes. */
+static int ask(struct console_line *line, const struct msg_console_ask *m, double seconds,
+	       struct err *e)
+{
+	struct msg_console_answer a;
+	json_t *body;
+	if (console_line_ask(line, m, ask_s, &body, &a, e))
+		return -1;
+	bool more = a.ok && a.more;
+	json_decref(body);
+	return more ? await_end(line, seconds, e) : 0;
+}
+
+int console_collect_logs(const char *run, const char *ranks, const char *node, double seconds,
+			 struct err *e)
+{
+	const struct msg_console_ask m = { .what = "logs",
+					   .has_ranks = ranks != NULL,
+					   .ranks = ranks,
+					   .has_node = node != NULL,
+					   .node = node };
+	struct console_line *line;
+	struct err nobody = ERR_INIT;
+	if (console_line_open(run, ask_s, &line, &nobody))
+		return 0;
+	int rc = ask(line, &m, seconds, e);
+	console_line_close(line);
+	return rc;
+}
