@@ -260,7 +260,7 @@ format:
 ASAN_BIN := $(UNIT_BIN:$(BUILD)/%=build/asan/%)
 TSAN_BIN := $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(foreach f,base libcomm launcher,$(BUILD)/tests/unit/$(f)/%) \
 	$(BUILD)/tests/conform/test_comm% $(BUILD)/tests/fault/% $(BUILD)/tests/unit/agent/test_data_feed $(BUILD)/tests/unit/agent/test_server \
-	$(BUILD)/tests/unit/agent/test_mirror,$(UNIT_BIN)))
+	$(BUILD)/tests/unit/agent/test_mirror $(BUILD)/tests/unit/agent/test_log_%,$(UNIT_BIN)))
 check-san: setup-check
 	@$(MAKE) --no-print-directory $(EVERY_CORE) BUILD=build/asan SAN='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-bins
 	@$(MAKE) --no-print-directory $(EVERY_CORE) BUILD=build/tsan SAN=-fsanitize=thread $(TSAN_BIN)
