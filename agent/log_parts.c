@@ -124,9 +124,11 @@ static void split(struct agent_log *l)
 	remove_oldest(l);
 }
 
+/* Who logs does not wait while the log is collected. */
 void agent_log_split(struct agent_log *l)
 {
-	pthread_mutex_lock(&l->lock);
+	if (pthread_mutex_trylock(&l->lock))
+		return;
 	split(l);
 	pthread_mutex_unlock(&l->lock);
 }
