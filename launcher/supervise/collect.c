@@ -24,6 +24,12 @@ static bool tell(struct supervisor *s, int by, int rank, const char *node)
 	return told;
 }
 
+/* In other states the agents leave, or are not all there. */
+static bool can_ask(const struct supervisor *s)
+{
+	return s->state == SUP_TRAINING || s->state == SUP_STOPPING || s->state == SUP_EXITING;
+}
+
 /* --- What consoles ask for ---------------------------------------------------------------------- */
 
 static void end_asked(struct supervisor *s, const struct msg_console_answer *a)
@@ -87,7 +93,7 @@ void supervise_collect_ask(struct supervisor *s, struct console *k, const struct
 		supervise_console_answer(k, &(struct msg_console_answer){ .text = e.text });
 		return;
 	}
-	int n = stay_on_nodes(s) ? tell_wanted(s, &ranks, m) : 0;
+	int n = stay_on_nodes(s) && can_ask(s) ? tell_wanted(s, &ranks, m) : 0;
 	snprintf(text, sizeof text,
 		 n ? "%d log%s collected from the nodes"
 		   : "no log of these ranks has to be collected",
@@ -103,21 +109,19 @@ static void note_asked(struct supervisor *s, int by, const struct msg_collected 
 	struct collect_state *t = &s->collect;
 	struct rank_state *k = &s->ranks[by];
 	k->log_asked = false;
-	if (m->has_error) {
-		if (!t->failed++)
-			snprintf(t->why, sizeof t->why, "rank %d on %.200s: %.800s", by,
-				 supervise_node(s, by), m->error);
-	}
-	if (t->generation == s->generation && --t->awaited == 0)
+	if (!t->awaited || t->generation != s->generation)
+		return; /* the consoles were told that the generation has ended */
+	if (m->has_error && !t->failed++)
+		snprintf(t->why, sizeof t->why, "rank %d on %.200s: %.800s", by,
+			 supervise_node(s, by), m->error);
+	if (--t->awaited == 0)
 		report_asked(s);
 }
 
 void supervise_collect_check(struct supervisor *s)
 {
 	const struct collect_state *t = &s->collect;
-	bool trains = s->state == SUP_TRAINING || s->state == SUP_STOPPING ||
-		      s->state == SUP_EXITING;
-	if (t->awaited && !(trains && t->generation == s->generation))
+	if (t->awaited && !(can_ask(s) && t->generation == s->generation))
 		end_asked(s, &(struct msg_console_answer){
 				     .text = "the generation ended before all logs were collected; "
 					     "ask again when the run trains" });
