@@ -117,6 +117,8 @@ int cmd_topo(int argc, char **argv)
 	struct cluster c;
 	if (report)
 		return show_report();
+	if (svg && file_replace_check(svg, &e))
+		return command_fail(&e);
 	if (topo_cluster_probe(spec, !cached, &c, &e))
 		return command_fail(&e);
 	status = svg ? write_svg(&c, svg) : STATUS_DONE;
