@@ -33,6 +33,7 @@ struct goodput_report {
 	struct goodput_setup setup;
 	struct goodput_plan plan;
 	struct goodput_sum sum;
+	struct goodput_history history; /* of the first run */
 	struct goodput_timeline
 		first; /* the first run in GOODPUT_SLICES; only if its length is given */
 	struct goodput_lines settings;  /* other settings of the job */
@@ -40,6 +41,9 @@ struct goodput_report {
 	struct goodput_lines launchers; /* the same job under others */
 	struct goodput_advice advice;
 };
+
+/* Percent. */
+double goodput_percent(double share);
 
 /* Simulates. setup, plan and names are set; the rest is filled, but only the sum if a run would not end. As
  * goodput_sum(). The caller closes the report, also after an error. */

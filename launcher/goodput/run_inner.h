@@ -6,8 +6,8 @@
 #ifndef MUSTER_LAUNCHER_GOODPUT_RUN_INNER_H
 #define MUSTER_LAUNCHER_GOODPUT_RUN_INNER_H
 
+#include "launcher/goodput/history.h"
 #include "launcher/goodput/run.h"
-#include "launcher/goodput/timeline.h"
 #include "base/random.h"
 
 /* More nodes than these are not away, or slow, at the same time: the others do not return, or are not slow. Of
@@ -37,7 +37,7 @@ struct slow_node {
 struct run {
 	const struct goodput_setup *s;
 	struct goodput_result *out;
-	struct goodput_timeline *timeline; /* NULL: none */
+	struct goodput_history *history; /* NULL: it is not recorded */
 	struct random_stream dice;
 	double now;            /* seconds */
 	int64_t step;          /* finished ones */

@@ -38,19 +38,18 @@ static void check_sums(const struct goodput_setup *s, const struct goodput_resul
 		assert_float_equal(r->seconds, s->seconds, 1e-6);
 }
 
-/* The same run with a timeline: it is the same, and its columns and marks are all that happened. */
+/* A run that is recorded is the same, and its columns and marks are all that happened. */
 static void check_timeline(const struct goodput_setup *s, uint64_t seed,
 			   const struct goodput_result *r)
 {
 	enum { COLUMNS = 50 };
+	struct goodput_history h = { 0 };
 	struct goodput_timeline t;
 	struct goodput_result again;
 	double sums[GOODPUT_PART_COUNT] = { 0 };
-	assert_int_equal(goodput_timeline_open(&t, r->seconds / COLUMNS, COLUMNS,
-					       (int)r->all_faults, NULL),
-			 0);
-	goodput_run_timeline(s, seed, &t, &again);
+	goodput_run_record(s, seed, &h, &again);
 	assert_memory_equal(&again, r, sizeof again);
+	assert_int_equal(goodput_timeline_open(&t, &h, r->seconds / COLUMNS, COLUMNS, NULL), 0);
 	for (int i = 0; i < COLUMNS; i++) {
 		double all = 0;
 		for (int p = 0; p < GOODPUT_PART_COUNT; p++) {
@@ -62,10 +61,11 @@ static void check_timeline(const struct goodput_setup *s, uint64_t seed,
 	}
 	for (int p = 0; p < GOODPUT_PART_COUNT; p++)
 		assert_float_equal(sums[p], r->parts[p], 1e-6 * r->seconds);
-	assert_int_equal(t.n_marks, r->all_faults);
-	for (int i = 1; i < t.n_marks; i++)
-		assert_true(t.marks[i].at >= t.marks[i - 1].at);
+	assert_int_equal(h.n_marks, r->all_faults);
+	for (int i = 1; i < h.n_marks; i++)
+		assert_true(h.marks[i].at >= h.marks[i - 1].at);
 	goodput_timeline_close(&t);
+	goodput_history_fini(&h);
 }
 
 /* --- What can be computed --------------------------------------------------------------------- */
