@@ -60,6 +60,13 @@ void goodput_become_slow(struct run *r)
 		};
 }
 
+void goodput_slow_forget(struct run *r, int place)
+{
+	for (int i = r->n_slow; i-- > 0;)
+		if (r->slow[i].place == place)
+			r->slow[i] = r->slow[--r->n_slow];
+}
+
 static int first_slow(const struct run *r)
 {
 	int first = 0;

@@ -38,6 +38,7 @@ static void wait_for_node(struct run *r, int place, struct recovery *todo)
 	if (requeued) {
 		goodput_pass(r, GOODPUT_WAIT, rules->patience + r->s->costs.queue);
 		goodput_node_forget(r); /* another one takes its place */
+		goodput_slow_forget(r, place);
 		goodput_start_supervisor(r);
 		todo->all = true;
 		return;

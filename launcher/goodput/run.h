@@ -15,7 +15,7 @@
  *
  * A fault during steps 1 to 4 begins them again; if the processes have not been started yet, it belongs to
  * the same loss. A copy in memory is in the memory of its own node and of the next one: it survives the
- * loss of one of them, until it is made anew.
+ * loss of one of them, until it is made anew. A slow node that leaves the run is not slow when it returns.
  *
  * Losses are counted as the supervisor does it (launcher/supervise/restart.h). A loss is futile if its
  * generation finished no step, and committed no checkpoint, that is later than all before since the

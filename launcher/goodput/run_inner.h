@@ -110,6 +110,8 @@ void goodput_become_slow(struct run *r);
 /* When the next slow node is found or repaired, and what follows. INFINITY: there is none. */
 double goodput_slow_until(const struct run *r);
 void goodput_leave_slow_node(struct run *r);
+/* Another node has this place now: no rank waits any more for one that was slow. */
+void goodput_slow_forget(struct run *r, int place);
 /* Lets replicas work again for which there are nodes. False: there are none. */
 bool goodput_regrow(struct run *r);
 

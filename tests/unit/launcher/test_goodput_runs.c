@@ -560,6 +560,62 @@ static void slow_nodes_keep_their_places_when_the_run_shrinks(void **state)
 	assert_int_equal(goodput_blame_take(&r, 3).faults, 1);
 }
 
+/* Node 3 is slow, and has a fault; node 9 is slow, too. */
+static void check_fault_of_slow_node(const struct goodput_setup *s, bool stays_slow)
+{
+	struct goodput_result out = { 0 };
+	struct run r = { .s = s, .out = &out, .free = s->spares, .exposed = -1, .next.node = 3 };
+	const struct slow_node slow = { .until = day, .repaired = day, .slowdown = 3, .out = day };
+	random_init(&r.dice, 1, 0);
+	r.slow[0] = r.slow[1] = slow;
+	r.slow[0].place = 3;
+	r.slow[1].place = 9;
+	r.n_slow = 2;
+	goodput_recover(&r);
+	assert_int_equal(is_slow(&r, 3), stays_slow);
+	assert_true(is_slow(&r, 9));
+}
+
+static void a_slow_node_that_is_lost_slows_nobody(void **state)
+{
+	(void)state;
+	struct goodput_faults f = only(SHOWS_SILENT, 16, 1000 * day, hour);
+	struct goodput_setup s = make_setup(&f);
+	check_fault_of_slow_node(&s, false); /* a spare takes its place */
+	s.spares = 0;
+	check_fault_of_slow_node(&s, false); /* its replica is left out */
+	s.rules.shrinks = false;
+	check_fault_of_slow_node(&s, false); /* the run waits until it is repaired... */
+	s.rules.requeues = true;
+	check_fault_of_slow_node(&s, false); /* ... or for another one */
+	f.of[0] = only(SHOWS_CLOSED, 16, 1000 * day, 0).of[0];
+	check_fault_of_slow_node(&s, true);
+	/* It is to be excluded, and stays because there is no other one. */
+	f.of[0].blames = true;
+	s.rules.exclude_after = 1;
+	check_fault_of_slow_node(&s, true);
+	s.spares = 1;
+	check_fault_of_slow_node(&s, false);
+}
+
+/* A node is lost once an hour, so that each slow one is slow for an hour on average, not for ten days. */
+static void the_loss_of_a_slow_node_ends_its_slowness(void **state)
+{
+	(void)state;
+	struct goodput_faults f = only(SHOWS_SLOW, 1, 20 * hour, 10 * day);
+	struct goodput_setup s = make_setup(&f);
+	struct goodput_sum sum;
+	f.n = 2;
+	f.of[1] = only(SHOWS_SILENT, 1, hour, 60).of[0];
+	s.nodes = s.replicas = 1;
+	s.rules.leaves_slow = false;
+	assert_int_equal(
+		goodput_sum(&s, &(struct goodput_plan){ .runs = 1000, .seed = 1 }, &sum, NULL), 0);
+	/* One in 21 comes while the node is slow already, and one in 50 during a recovery. */
+	double expected = hour * 0.3 / 1.3 * 20 / 21 * 49 / 50;
+	assert_float_equal(sum.parts[GOODPUT_SLOW] / sum.faults[0], expected, 0.03 * expected);
+}
+
 static void slow_nodes_faults_and_fewer_replicas_add_up(void **state)
 {
 	(void)state;
@@ -836,6 +892,8 @@ int main(void)
 		cmocka_unit_test(faults_of_a_node_are_forgotten_after_a_day),
 		cmocka_unit_test(a_node_that_was_away_keeps_its_faults),
 		cmocka_unit_test(slow_nodes_keep_their_places_when_the_run_shrinks),
+		cmocka_unit_test(a_slow_node_that_is_lost_slows_nobody),
+		cmocka_unit_test(the_loss_of_a_slow_node_ends_its_slowness),
 		cmocka_unit_test(slow_nodes_faults_and_fewer_replicas_add_up),
 		cmocka_unit_test(the_same_seed_gives_the_same_faults),
 		cmocka_unit_test(the_parts_add_up_whatever_happens),
