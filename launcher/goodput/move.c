@@ -82,7 +82,7 @@ double goodput_slow_until(const struct run *r)
 
 void goodput_leave_slow_node(struct run *r)
 {
-	struct recovery todo = { 0 };
+	struct recovery pending = { 0 };
 	int at = first_slow(r);
 	struct slow_node node = r->slow[at];
 	if (r->now < node.repaired && !is_worth_leaving(r, node.slowdown)) {
@@ -94,6 +94,6 @@ void goodput_leave_slow_node(struct run *r)
 		return;
 	int place = node.place % goodput_nodes_used(r);
 	goodput_node_leaves(r, place, node.out, false);
-	goodput_replace_node(r, place, false, &todo);
+	goodput_replace_node(r, place, false, &pending);
 	move(r, GOODPUT_RESTART, r->s->costs.end + r->s->costs.replace);
 }

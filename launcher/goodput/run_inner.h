@@ -70,7 +70,7 @@ struct run {
 	int n_blamed, n_rested;
 };
 
-/* What is to be done before training goes on. */
+/* What is still to be done after a fault, before training goes on. */
 struct recovery {
 	enum goodput_shows shows;
 	bool elsewhere; /* ranks start on another node */
@@ -100,7 +100,7 @@ void goodput_go_back(struct run *r, int64_t step);
 void goodput_recover(struct run *r);
 /* The node of this place is missing: takes another one, or leaves out replicas, or waits. here: it is there, but
  * excluded, and stays if there is no other one. False: the run has waited, or the node stays. */
-bool goodput_replace_node(struct run *r, int place, bool here, struct recovery *todo);
+bool goodput_replace_node(struct run *r, int place, bool here, struct recovery *pending);
 /* Another supervisor starts: it has counted nothing yet. */
 void goodput_start_supervisor(struct run *r);
 
