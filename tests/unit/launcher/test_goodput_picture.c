@@ -11,8 +11,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const double hour = 3600, day = 86400;
-
 static int count(const char *text, const char *word)
 {
 	int n = 0;
