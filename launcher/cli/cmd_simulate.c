@@ -189,10 +189,10 @@ static int simulate(const struct words *w, const struct deployment *d,
 static int write_svg(const struct goodput_report *r, const char *path, struct err *e)
 {
 	struct buf text = BUF_INIT;
-	int rc = goodput_report_svg(r, &text, e) ? err_prefix(e, "%s", path)
-						 : file_publish(path, text.data, text.len, e);
+	if (!goodput_report_svg(r, &text, e))
+		return command_write_drawing(&text, path, e);
 	buf_fini(&text);
-	return rc;
+	return err_prefix(e, "%s", path);
 }
 
 static int print_report(const struct goodput_report *r, bool json)

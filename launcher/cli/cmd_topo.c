@@ -1,6 +1,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/supervise/supervise.h"
 #include "launcher/supervise/terminal.h"
 #include "topo/cluster.h"
@@ -81,12 +82,7 @@ static int write_svg(const struct cluster *c, const char *path)
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
 	topo_draw_cluster_svg(c, &text);
-	int rc = buf_failed(&text)
-			 ? err_set(&e, ERR_NOMEM,
-				   "%s: no memory for the drawing; close other programs", path)
-			 : file_publish(path, text.data, text.len, &e);
-	buf_fini(&text);
-	return rc ? command_fail(&e) : STATUS_DONE;
+	return command_write_drawing(&text, path, &e) ? command_fail(&e) : STATUS_DONE;
 }
 
 static int show_report(void)
