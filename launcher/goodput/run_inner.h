@@ -127,9 +127,9 @@ void goodput_node_forget(struct run *r);
 void goodput_nodes_take(struct run *r);
 /* How a missing node would be replaced: by a free one (1), by leaving out replicas (0), not at all (-1). */
 int goodput_node_choice(const struct run *r);
-/* Does so. */
+/* Replaces the node of this place as goodput_node_choice() says, which it returns. */
 int goodput_node_replace(struct run *r, int place);
-/* Whether there are nodes for replicas that are left out; they work from now on. */
+/* Lets replicas that are left out work again, as far as there are free nodes. False: for none. */
 bool goodput_nodes_regrow(struct run *r);
 /* How many times longer a step takes without the replicas that are left out, and so many more of them:
  * those of one more node (1), or none (0). */

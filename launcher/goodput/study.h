@@ -42,7 +42,7 @@ struct goodput_plan { /* how often, and from where on, it is simulated */
 enum { GOODPUT_SUM_MOST = 4000000 };
 int goodput_sum(const struct goodput_setup *s, const struct goodput_plan *p,
 		struct goodput_sum *out, struct err *e);
-/* The share of the time that goes on a part. */
+/* The part's share of the time, from 0 to 1. */
 double goodput_share(const struct goodput_sum *s, enum goodput_part part);
 
 /* Steps between checkpoints, steps between copies in memory, and spare nodes. The best ones do most with all
