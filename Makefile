@@ -136,7 +136,7 @@ NVML_DOUBLE := $(BUILD)/tests/doubles/libnvidia-ml.so.1
 $(NVML_DOUBLE): tests/doubles/nvml.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -Wl,-soname,$(@F) -o $@ $<
-$(BUILD)/tests/unit/topo/test_nvml $(BUILD)/tests/unit/topo/test_gpu_state $(BUILD)/tests/unit/agent/test_health $(BUILD)/tests/unit/agent/test_preflight: | $(NVML_DOUBLE)
+$(BUILD)/tests/unit/topo/test_nvml $(BUILD)/tests/unit/topo/test_gpu_state $(BUILD)/tests/unit/agent/test_health $(BUILD)/tests/unit/agent/test_preflight $(BUILD)/tests/unit/agent/test_watch: | $(NVML_DOUBLE)
 # Where the toolkit has NVIDIA's header, a test compares our declarations with it.
 NVML_INCLUDE ?= $(CUDA_HOME)/include
 $(BUILD)/obj/tests/unit/topo/test_nvml_abi.o: CPPFLAGS += -isystem $(NVML_INCLUDE)

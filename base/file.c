@@ -316,9 +316,9 @@ static void cannot_write(const char *path, struct err *e)
 		strerror_r(errno, text, sizeof text), remedy);
 }
 
-static int replace(const char *path, const void *data, size_t n, mode_t mode, struct err *e)
+/* Sets `tmp` to the name of the temporary file. Fails if `path` must not, or cannot, be replaced. */
+static int name_temporary(const char *path, char tmp[PATH_MAX], struct err *e)
 {
-	char tmp[PATH_MAX];
 	struct stat st;
 	if (!*path)
 		return err_set(e, ERR_IO, "the name of the file to write is empty; name one");
@@ -326,17 +326,41 @@ static int replace(const char *path, const void *data, size_t n, mode_t mode, st
 		return err_set(e, ERR_IO,
 			       "%s: is a %s, which must not be replaced by a file; name a file",
 			       path, S_ISDIR(st.st_mode) ? "folder" : "device or pipe");
-	int len = snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid());
-	if (len >= (int)sizeof tmp)
+	if (snprintf(tmp, PATH_MAX, "%s.tmp.%ld", path, (long)getpid()) >= PATH_MAX)
 		return err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
+	return 0;
+}
+
+static int cannot_create(const char *path, struct err *e)
+{
+	return err_errno(e, file_error_code(errno), "%s: cannot create a file in its folder", path);
+}
+
+int file_replace_check(const char *path, struct err *e)
+{
+	char folder[PATH_MAX];
+	if (name_temporary(path, folder, e))
+		return -1;
+	char *slash = strrchr(folder, '/');
+	if (slash)
+		slash[1] = '\0';
+	if (faccessat(AT_FDCWD, slash ? folder : ".", W_OK | X_OK, AT_EACCESS))
+		return cannot_create(path, e);
+	return 0;
+}
+
+static int replace(const char *path, const void *data, size_t n, mode_t mode, struct err *e)
+{
+	char tmp[PATH_MAX];
+	if (name_temporary(path, tmp, e))
+		return -1;
 	/* It belongs to a dead process with the same number, or it is a link that somebody placed
 	 * so that we write through it. */
 	unlink(tmp);
 	const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
 	int fd = (int)TEMP_FAILURE_RETRY(open(tmp, flags, 0600));
 	if (fd < 0)
-		return err_errno(e, file_error_code(errno),
-				 "%s: cannot create a file in its folder", path);
+		return cannot_create(path, e);
 	int bad = file_write_full(fd, data, n) || (mode != 0600 && fchmod(fd, mode)) ||
 		  TEMP_FAILURE_RETRY(fsync(fd));
 	if (bad)

@@ -63,6 +63,9 @@ int file_read_secret(const char *path, char *out, size_t size, struct err *e);
 int file_replace(const char *path, const void *data, size_t n, struct err *e);
 /* As file_replace, for what others may read: the mode is process_public_mode's. */
 int file_publish(const char *path, const void *data, size_t n, struct err *e);
+/* Writes nothing, and fails as file_replace and file_publish would, as far as that can be known before:
+ * for callers whose data takes long to compute. They must expect errors of the write all the same. */
+int file_replace_check(const char *path, struct err *e);
 
 /* The code for an errno of a file operation: ERR_NOTFOUND for ENOENT, ERR_DENIED for EACCES, EPERM and
  * EROFS, ERR_FULL for ENOSPC, EDQUOT and EFBIG, ERR_NOMEM for ENOMEM, EMFILE and ENFILE, otherwise

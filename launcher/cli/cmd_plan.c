@@ -1,5 +1,6 @@
 #include "launcher/cli/cmd_plan.h"
 
+#include "base/file.h"
 #include "launcher/cli/command.h"
 #include "launcher/cli/fit_nodes.h"
 #include "launcher/cli/output.h"
@@ -140,6 +141,8 @@ int cmd_plan(int argc, char **argv)
 		return command_misuse(argv[0], "muster knows neither the steps nor the memory of a "
 					       "program (job.program); leave out --schedule, "
 					       "--svg, --measured, --auto and --gpus");
+	if (drawn.svg && file_replace_check(drawn.svg, &e))
+		return command_fail(&e);
 	bool option = spec != NULL;
 	spec = spec ? spec : job.launch.cluster;
 	if (range)

@@ -2,7 +2,6 @@
  * muster, on one cluster or on several sizes of it. */
 #include "launcher/cli/cmd_plan.h"
 
-#include "base/file.h"
 #include "launcher/cli/command.h"
 #include "launcher/cli/output.h"
 #include "launcher/fit.h"
@@ -121,12 +120,7 @@ static int write_svg(const struct job *job, const char *spec, const struct scali
 {
 	struct buf text = BUF_INIT;
 	show_scaling_svg(job, spec, points, n, &text);
-	int rc = buf_failed(&text)
-			 ? err_set(e, ERR_NOMEM,
-				   "%s: no memory for the drawing; close other programs", path)
-			 : file_publish(path, text.data, text.len, e);
-	buf_fini(&text);
-	return rc;
+	return command_write_drawing(&text, path, e);
 }
 
 int cmd_plan_scaling(const struct job *job, const char *spec, const char *range, const char *svg,

@@ -2,9 +2,9 @@
  * measured it. */
 #include "launcher/cli/cmd_plan.h"
 
-#include "base/file.h"
 #include "base/human.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/supervise/supervise.h"
 #include "launcher/supervise/terminal.h"
 #include "launcher/rundir/timelines.h"
@@ -117,12 +117,7 @@ static int write_svg(const struct picture *p, const char *path)
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
 	show_draw_svg(&p->drawing, &text);
-	bool bad = buf_failed(&text);
-	if (bad)
-		err_set(&e, ERR_NOMEM, "%s: no memory for the drawing; close other programs", path);
-	bad = bad || file_publish(path, text.data, text.len, &e);
-	buf_fini(&text);
-	return bad ? command_fail(&e) : STATUS_DONE;
+	return command_write_drawing(&text, path, &e) ? command_fail(&e) : STATUS_DONE;
 }
 
 static int print_text(const struct picture *p)

@@ -9,13 +9,10 @@
 #include "launcher/status.h"
 #include "launcher/supervise/terminal.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const char help[] =
@@ -189,34 +186,13 @@ static int simulate(const struct words *w, const struct deployment *d,
 		       : 0;
 }
 
-/* Whether the drawing can be written, as file_publish() does it: before a simulation that may take minutes. */
-static int check_svg(const char *path, struct err *e)
-{
-	char folder[PATH_MAX];
-	struct stat st;
-	if (!stat(path, &st) && !S_ISREG(st.st_mode))
-		return err_set(e, ERR_IO,
-			       "%s: is a %s, which must not be replaced by a file; name a file",
-			       path, S_ISDIR(st.st_mode) ? "folder" : "device or pipe");
-	if (snprintf(folder, sizeof folder, "%s", path) >= (int)sizeof folder)
-		return err_set(e, ERR_IO, "%.200s: the path is too long; choose a shorter one",
-			       path);
-	char *slash = strrchr(folder, '/');
-	if (slash)
-		slash[1] = '\0';
-	if (access(slash ? folder : ".", W_OK | X_OK))
-		return err_errno(e, file_error_code(errno),
-				 "%s: cannot create a file in its folder", path);
-	return 0;
-}
-
 static int write_svg(const struct goodput_report *r, const char *path, struct err *e)
 {
 	struct buf text = BUF_INIT;
-	int rc = goodput_report_svg(r, &text, e) ? err_prefix(e, "%s", path)
-						 : file_publish(path, text.data, text.len, e);
+	if (!goodput_report_svg(r, &text, e))
+		return command_write_drawing(&text, path, e);
 	buf_fini(&text);
-	return rc;
+	return err_prefix(e, "%s", path);
 }
 
 static int print_report(const struct goodput_report *r, bool json)
@@ -315,7 +291,8 @@ int cmd_simulate(int argc, char **argv)
 				      "is as large");
 	if (w.svg && !*w.svg)
 		return command_misuse(argv[0], "the name after --svg is empty; name a file");
-	if (w.svg && check_svg(w.svg, &e)) {
+	/* Before a simulation that may take minutes. */
+	if (w.svg && file_replace_check(w.svg, &e)) {
 		command_fail(&e);
 		return STATUS_FAILED;
 	}

@@ -1,6 +1,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/supervise/supervise.h"
 #include "launcher/supervise/terminal.h"
 #include "topo/cluster.h"
@@ -81,12 +82,7 @@ static int write_svg(const struct cluster *c, const char *path)
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
 	topo_draw_cluster_svg(c, &text);
-	int rc = buf_failed(&text)
-			 ? err_set(&e, ERR_NOMEM,
-				   "%s: no memory for the drawing; close other programs", path)
-			 : file_publish(path, text.data, text.len, &e);
-	buf_fini(&text);
-	return rc ? command_fail(&e) : STATUS_DONE;
+	return command_write_drawing(&text, path, &e) ? command_fail(&e) : STATUS_DONE;
 }
 
 static int show_report(void)
@@ -117,6 +113,8 @@ int cmd_topo(int argc, char **argv)
 	struct cluster c;
 	if (report)
 		return show_report();
+	if (svg && file_replace_check(svg, &e))
+		return command_fail(&e);
 	if (topo_cluster_probe(spec, !cached, &c, &e))
 		return command_fail(&e);
 	status = svg ? write_svg(&c, svg) : STATUS_DONE;

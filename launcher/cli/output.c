@@ -1,5 +1,6 @@
 #include "launcher/cli/output.h"
 
+#include "base/file.h"
 #include "launcher/status.h"
 
 #include <errno.h>
@@ -64,4 +65,14 @@ int command_output_end(int status)
 int command_output_json(json_t *o, int status)
 {
 	return command_output_end(command_print_json(o) ? STATUS_FAILED : status);
+}
+
+int command_write_drawing(struct buf *text, const char *path, struct err *e)
+{
+	int rc = buf_failed(text)
+			 ? err_set(e, ERR_NOMEM,
+				   "%s: no memory for the drawing; close other programs", path)
+			 : file_publish(path, text->data, text->len, e);
+	buf_fini(text);
+	return rc;
 }

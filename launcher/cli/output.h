@@ -1,5 +1,5 @@
 /*
- * output — what a command prints on standard output, and how it ends.
+ * output — what a command prints on standard output or draws into a file, and how it ends.
  *
  * A command that reads runs prints with stdio as it likes, and ends with
  *
@@ -9,6 +9,9 @@
  */
 #ifndef MUSTER_LAUNCHER_CLI_OUTPUT_H
 #define MUSTER_LAUNCHER_CLI_OUTPUT_H
+
+#include "base/buf.h"
+#include "base/err.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -27,5 +30,9 @@ int command_print_json_text(const char *text, size_t n);
 int command_output_end(int status);
 /* Prints the value as command_print_json() does, and ends so. */
 int command_output_json(json_t *o, int status);
+
+/* Writes the text of --svg to the file, as file_publish() does, and frees the text. ERR_NOMEM also if the text has
+ * failed. */
+int command_write_drawing(struct buf *text, const char *path, struct err *e);
 
 #endif

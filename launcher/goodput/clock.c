@@ -52,7 +52,7 @@ static void draw_fault(struct run *r)
 void goodput_take_fault(struct run *r, bool counts)
 {
 	if (counts) {
-		goodput_timeline_mark(r->timeline, r->now, r->next.kind);
+		goodput_history_mark(r->history, r->now, r->next.kind);
 		r->out->faults[r->next.kind]++;
 		r->out->all_faults++;
 	}
@@ -69,7 +69,7 @@ static bool interrupts(enum goodput_shows s)
 
 static double add(struct run *r, enum goodput_part part, double seconds)
 {
-	goodput_timeline_add(r->timeline, part, r->now, seconds, seconds);
+	goodput_history_add(r->history, part, r->now, seconds, seconds);
 	r->out->parts[part] += seconds;
 	r->now += seconds;
 	return seconds;

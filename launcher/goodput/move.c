@@ -60,6 +60,13 @@ void goodput_become_slow(struct run *r)
 		};
 }
 
+void goodput_slow_forget(struct run *r, int place)
+{
+	for (int i = r->n_slow; i-- > 0;)
+		if (r->slow[i].place == place)
+			r->slow[i] = r->slow[--r->n_slow];
+}
+
 static int first_slow(const struct run *r)
 {
 	int first = 0;
@@ -75,7 +82,7 @@ double goodput_slow_until(const struct run *r)
 
 void goodput_leave_slow_node(struct run *r)
 {
-	struct recovery todo = { 0 };
+	struct recovery pending = { 0 };
 	int at = first_slow(r);
 	struct slow_node node = r->slow[at];
 	if (r->now < node.repaired && !is_worth_leaving(r, node.slowdown)) {
@@ -87,6 +94,6 @@ void goodput_leave_slow_node(struct run *r)
 		return;
 	int place = node.place % goodput_nodes_used(r);
 	goodput_node_leaves(r, place, node.out, false);
-	goodput_replace_node(r, place, false, &todo);
+	goodput_replace_node(r, place, false, &pending);
 	move(r, GOODPUT_RESTART, r->s->costs.end + r->s->costs.replace);
 }

@@ -88,10 +88,10 @@ static void spend(struct run *r, const struct pace *p, int64_t n, double in_flig
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
 		double seconds = (double)n * parts[i].each;
 		r->out->parts[parts[i].part] += seconds;
-		goodput_timeline_add(r->timeline, parts[i].part, r->now, all, seconds);
+		goodput_history_add(r->history, parts[i].part, r->now, all, seconds);
 	}
 	r->out->parts[GOODPUT_LOST] += in_flight;
-	goodput_timeline_add(r->timeline, GOODPUT_LOST, r->now + all, in_flight, in_flight);
+	goodput_history_add(r->history, GOODPUT_LOST, r->now + all, in_flight, in_flight);
 }
 
 /* The supervisor has seen a later step, or a later checkpoint, than any before. */
@@ -134,6 +134,6 @@ void goodput_go_back(struct run *r, int64_t step)
 	double again = (double)(r->step - step) * r->s->costs.step;
 	r->out->parts[GOODPUT_TRAINED] -= again;
 	r->out->parts[GOODPUT_LOST] += again;
-	goodput_timeline_lose(r->timeline, r->now, again);
+	goodput_history_undo(r->history, r->now, again);
 	r->step = step;
 }

@@ -1,6 +1,6 @@
 /*
- * parts — on what the time of a simulated run goes. Each second is in exactly one part. LOWER: of the time in
- * which a run with fewer replicas trains, the share that they lack.
+ * parts — what the time of a simulated run is spent on. Each second is in exactly one part. While a run trains with
+ * fewer replicas, the share of the time that the missing ones would have added is LOWER.
  */
 #ifndef MUSTER_LAUNCHER_GOODPUT_PARTS_H
 #define MUSTER_LAUNCHER_GOODPUT_PARTS_H

@@ -29,7 +29,7 @@ static bool use_again(struct run *r)
 }
 
 /* No node is there: the run waits for one, which returns or which Slurm gives to the requeued job. */
-static void wait_for_node(struct run *r, int place, struct recovery *todo)
+static void wait_for_node(struct run *r, int place, struct recovery *pending)
 {
 	const struct goodput_rules *rules = &r->s->rules;
 	double wait = goodput_node_returns(r) - r->now;
@@ -38,18 +38,19 @@ static void wait_for_node(struct run *r, int place, struct recovery *todo)
 	if (requeued) {
 		goodput_pass(r, GOODPUT_WAIT, rules->patience + r->s->costs.queue);
 		goodput_node_forget(r); /* another one takes its place */
+		goodput_slow_forget(r, place);
 		goodput_start_supervisor(r);
-		todo->all = true;
+		pending->all = true;
 		return;
 	}
-	todo->by_hand |= !patient;
+	pending->by_hand |= !patient;
 	goodput_pass(r, GOODPUT_WAIT, wait);
 	goodput_nodes_take(r);
 	use_again(r);
-	todo->elsewhere |= goodput_node_replace(r, place) > 0;
+	pending->elsewhere |= goodput_node_replace(r, place) > 0;
 }
 
-bool goodput_replace_node(struct run *r, int place, bool here, struct recovery *todo)
+bool goodput_replace_node(struct run *r, int place, bool here, struct recovery *pending)
 {
 	int how = goodput_node_choice(r);
 	if (how < 0 && use_again(r)) {
@@ -60,26 +61,26 @@ bool goodput_replace_node(struct run *r, int place, bool here, struct recovery *
 		how = goodput_node_choice(r);
 	}
 	if (how < 0) {
-		wait_for_node(r, place, todo);
+		wait_for_node(r, place, pending);
 		return false;
 	}
-	todo->elsewhere |= how > 0;
+	pending->elsewhere |= how > 0;
 	goodput_node_replace(r, place);
 	return true;
 }
 
 /* A node that works again at once, or after the wait for a node, is not excluded. */
 static void leave_node(struct run *r, int place, double seconds, bool excluded,
-		       struct recovery *todo)
+		       struct recovery *pending)
 {
 	double until = r->now + seconds;
 	goodput_node_leaves(r, place, seconds, excluded);
-	bool left = goodput_replace_node(r, place, seconds <= 0, todo) || r->now < until;
+	bool left = goodput_replace_node(r, place, seconds <= 0, pending) || r->now < until;
 	r->out->excluded += excluded && left;
 }
 
 /* As supervise_restart_decide(). */
-static void count_loss(struct run *r, struct recovery *todo)
+static void count_loss(struct run *r, struct recovery *pending)
 {
 	const struct goodput_rules *rules = &r->s->rules;
 	r->out->restarts++;
@@ -89,26 +90,26 @@ static void count_loss(struct run *r, struct recovery *todo)
 	r->ending = true;
 	bool futile = rules->futile > 0 && r->futile >= rules->futile;
 	r->out->futile += futile;
-	todo->by_hand |= futile || (rules->restarts >= 0 && r->losses > rules->restarts);
+	pending->by_hand |= futile || (rules->restarts >= 0 && r->losses > rules->restarts);
 }
 
-static void lose(struct run *r, struct recovery *todo)
+static void lose(struct run *r, struct recovery *pending)
 {
 	const struct goodput_fault *f = goodput_next_fault(r);
 	int node = r->next.node %
 		   goodput_nodes_used(r); /* it may have been left out since it was drawn */
 	goodput_take_fault(r, true);
-	todo->shows = f->shows;
+	pending->shows = f->shows;
 	r->saving.step = 0;
 	lose_copies(r, node);
 	if (f->shows == SHOWS_NUMBERS) /* they may hold wrong numbers, too */
 		r->copied = 0;
 	if (!r->ending)
-		count_loss(r, todo);
+		count_loss(r, pending);
 	goodput_nodes_take(r);
 	bool excluded = f->blames && goodput_blame(r, node);
 	if (f->node_out > 0 || excluded)
-		leave_node(r, node, f->node_out, excluded, todo);
+		leave_node(r, node, f->node_out, excluded, pending);
 }
 
 static double detection(const struct goodput_costs *c, enum goodput_shows shows)
@@ -119,15 +120,15 @@ static double detection(const struct goodput_costs *c, enum goodput_shows shows)
 					: c->closed;
 }
 
-static void call_person(struct run *r, struct recovery *todo)
+static void call_person(struct run *r, struct recovery *pending)
 {
 	if (goodput_is_over(r))
 		return;
 	goodput_pass(r, GOODPUT_PERSON, r->s->costs.person);
 	r->out->people++;
 	goodput_start_supervisor(r);
-	todo->by_hand = false;
-	todo->all = true;
+	pending->by_hand = false;
+	pending->all = true;
 }
 
 /* Seconds that the supervisor waits after restarts without progress. */
@@ -139,34 +140,34 @@ static double wait_of(const struct run *r)
 }
 
 /* False: another fault has come meanwhile. */
-static bool restart(struct run *r, struct recovery *todo)
+static bool restart(struct run *r, struct recovery *pending)
 {
 	const struct goodput_costs *c = &r->s->costs;
 	/* What is computed until wrong numbers are found counts for nothing. */
-	if (!goodput_spend(r, todo->shows == SHOWS_NUMBERS ? GOODPUT_LOST : GOODPUT_DETECT,
-			   detection(c, todo->shows)))
+	if (!goodput_spend(r, pending->shows == SHOWS_NUMBERS ? GOODPUT_LOST : GOODPUT_DETECT,
+			   detection(c, pending->shows)))
 		return false;
-	if (todo->by_hand)
-		call_person(r, todo);
-	todo->all |= !r->s->rules.warm;
-	if (todo->all && !r->s->rules.keeps)
+	if (pending->by_hand)
+		call_person(r, pending);
+	pending->all |= !r->s->rules.warm;
+	if (pending->all && !r->s->rules.keeps)
 		r->copied = 0;
 	if (!goodput_spend(r, GOODPUT_RESTART, c->end + wait_of(r)))
 		return false;
 	r->ending = false;
 	return goodput_spend(r, GOODPUT_RESTART,
 			     c->respawn + (r->copied > r->saved ? c->recall : c->load) +
-				     (todo->elsewhere ? c->replace : 0) +
-				     (todo->all ? c->start : 0));
+				     (pending->elsewhere ? c->replace : 0) +
+				     (pending->all ? c->start : 0));
 }
 
 void goodput_recover(struct run *r)
 {
-	struct recovery todo = { 0 };
+	struct recovery pending = { 0 };
 	double since = r->now;
 	do {
-		lose(r, &todo);
-	} while (!restart(r, &todo) && !goodput_is_over(r));
+		lose(r, &pending);
+	} while (!restart(r, &pending) && !goodput_is_over(r));
 	bool copies = r->copied > r->saved;
 	r->out->from_copies += copies;
 	r->out->longest = fmax(r->out->longest, r->now - since);

@@ -6,6 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+double goodput_percent(double share)
+{
+	return 100 * share;
+}
+
 static int add(struct goodput_lines *to, const struct goodput_setup *s,
 	       const struct goodput_plan *p, const char *what, struct err *e)
 {
@@ -170,22 +175,19 @@ static int add_launchers(struct goodput_report *r, struct err *e)
 	return 0;
 }
 
-/* The first run once more, with the same faults. */
 static int add_timeline(struct goodput_report *r, struct err *e)
 {
-	struct goodput_result again;
 	if (!(r->setup.seconds > 0) || (r->plan.watch && r->plan.watch->counts))
 		return 0;
-	if (goodput_timeline_open(&r->first, r->setup.seconds / GOODPUT_SLICES, GOODPUT_SLICES, 0,
-				  e))
-		return -1;
-	goodput_run_timeline(&r->setup, r->plan.seed, &r->first, &again);
-	return 0;
+	return goodput_timeline_open(&r->first, &r->history, r->setup.seconds / GOODPUT_SLICES,
+				     GOODPUT_SLICES, e);
 }
 
 static int make(struct goodput_report *r, struct err *e)
 {
-	if (goodput_sum(&r->setup, &r->plan, &r->sum, e))
+	struct goodput_plan recorded = r->plan;
+	recorded.history = &r->history;
+	if (goodput_sum(&r->setup, &recorded, &r->sum, e))
 		return -1;
 	if (r->sum.endless)
 		return 0;
@@ -218,4 +220,5 @@ int goodput_report_make(struct goodput_report *r, struct err *e)
 void goodput_report_close(struct goodput_report *r)
 {
 	goodput_timeline_close(&r->first);
+	goodput_history_fini(&r->history);
 }

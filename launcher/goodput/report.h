@@ -1,5 +1,5 @@
 /*
- * report — everything that `muster simulate` tells about a job, for people and for programs.
+ * report — everything that `muster simulate` reports about a job, for people and for programs.
  */
 #ifndef MUSTER_LAUNCHER_GOODPUT_REPORT_H
 #define MUSTER_LAUNCHER_GOODPUT_REPORT_H
@@ -11,7 +11,7 @@
 
 #include <jansson.h>
 
-/* Of the time: a smaller share is not shown. */
+/* A part that takes a smaller share of the time is not shown. */
 #define GOODPUT_LEAST_SHARE 5e-5
 
 enum { GOODPUT_LINE = 80, GOODPUT_LINES = 24, GOODPUT_SLICES = 120 };
@@ -33,6 +33,7 @@ struct goodput_report {
 	struct goodput_setup setup;
 	struct goodput_plan plan;
 	struct goodput_sum sum;
+	struct goodput_history history; /* of the first run */
 	struct goodput_timeline
 		first; /* the first run in GOODPUT_SLICES; only if its length is given */
 	struct goodput_lines settings;  /* other settings of the job */
@@ -40,6 +41,9 @@ struct goodput_report {
 	struct goodput_lines launchers; /* the same job under others */
 	struct goodput_advice advice;
 };
+
+/* A share from 0 to 1, in percent. */
+double goodput_percent(double share);
 
 /* Simulates. setup, plan and names are set; the rest is filled, but only the sum if a run would not end. As
  * goodput_sum(). The caller closes the report, also after an error. */

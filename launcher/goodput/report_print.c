@@ -11,11 +11,6 @@ enum { BAR = 24, COLUMNS = 60 };
 
 static const double least_events = 0.005; /* in a run */
 
-static double percent(double share)
-{
-	return 100 * share;
-}
-
 /* A mean number of events: "0", "0.12", "3.4", "463". */
 static const char *mean(double n, char out[HUMAN])
 {
@@ -55,8 +50,8 @@ static void print_sum(const struct goodput_report *r, struct buf *out)
 	const struct goodput_sum *s = &r->sum;
 	char longest[HUMAN], steps[HUMAN], a[HUMAN], b[HUMAN], c[HUMAN];
 	buf_printf(out, "\n  %-24s %.2f %%, and %.2f to %.2f %% in nine of ten runs\n",
-		   "effective training time", percent(s->effective), percent(s->low),
-		   percent(s->high));
+		   "effective training time", goodput_percent(s->effective),
+		   goodput_percent(s->low), goodput_percent(s->high));
 	buf_printf(out, "  %-24s %s of %s each\n", "steps that count",
 		   human_count(s->steps, "", steps), human_seconds(r->setup.costs.step, longest));
 	buf_printf(
@@ -80,12 +75,12 @@ static void print_parts(const struct goodput_report *r, struct buf *out)
 {
 	buf_puts(out, "\nWhere the time goes\n");
 	for (int i = 0; i < GOODPUT_PART_COUNT; i++) {
-		double share = r->sum.seconds > 0 ? r->sum.parts[i] / r->sum.seconds : 0;
+		double share = goodput_share(&r->sum, (enum goodput_part)i);
 		if (share < GOODPUT_LEAST_SHARE)
 			continue;
 		buf_printf(out, "  %-12s ", goodput_part_name((enum goodput_part)i));
 		human_bar(share, BAR, out);
-		buf_printf(out, " %6.2f %%  %s\n", percent(share),
+		buf_printf(out, " %6.2f %%  %s\n", goodput_percent(share),
 			   goodput_part_doc((enum goodput_part)i));
 	}
 }
@@ -117,7 +112,8 @@ static void print_picture(const struct goodput_report *r, struct buf *out)
 		   "\nOne of the runs (seed %" PRIu64
 		   "): effective training time, %s a column, from %.0f to "
 		   "100 %%\n  ",
-		   r->plan.seed, human_span(r->setup.seconds / COLUMNS, each), percent(low));
+		   r->plan.seed, human_span(r->setup.seconds / COLUMNS, each),
+		   goodput_percent(low));
 	for (int i = 0; i < COLUMNS; i++) {
 		double height = (column_of(run, i) - low) / (1 - low);
 		buf_puts(out, blocks[(int)lround(fmin(fmax(height, 0), 1) * 8)]);
@@ -135,8 +131,9 @@ static void print_lines(const struct goodput_report *r, const char *title,
 	buf_printf(out, "\n%s\n", title);
 	for (int i = 0; i < l->n; i++) {
 		const struct goodput_sum *s = &l->of[i].sum;
-		buf_printf(out, "  %-30s %6.2f %%  %+6.2f", l->of[i].what, percent(s->effective),
-			   percent(s->effective - r->sum.effective));
+		buf_printf(out, "  %-30s %6.2f %%  %+6.2f", l->of[i].what,
+			   goodput_percent(s->effective),
+			   goodput_percent(s->effective - r->sum.effective));
 		if (s->people >= 0.5)
 			buf_printf(out, ", by hand %.0f time%s", s->people,
 				   human_s(lround(s->people)));
@@ -155,7 +152,8 @@ static void print_advice(const struct goodput_report *r, struct buf *out)
 			      "more --runs.\n");
 		return;
 	}
-	buf_printf(out, "\nBest for these faults: %.2f %%, with\n", percent(a->sum.effective));
+	buf_printf(out, "\nBest for these faults: %.2f %%, with\n",
+		   goodput_percent(a->sum.effective));
 	buf_printf(out, "  checkpoint.every=%" PRId64, a->every);
 	if (r->setup.rules.copy_every)
 		buf_printf(out, " checkpoint.memory_every=%" PRId64, a->copy_every);

@@ -54,16 +54,6 @@ void goodput_svg_words(struct svg_sheet *h, double x, double y, const char *clas
 	buf_puts(h->out, "</text>\n");
 }
 
-static double percent(double share)
-{
-	return 100 * share;
-}
-
-static double share_of(const struct goodput_sum *s, int part)
-{
-	return s->seconds > 0 ? s->parts[part] / s->seconds : 0;
-}
-
 /* --- The head ------------------------------------------------------------------------------- */
 
 static void put_name(const struct svg_sheet *h)
@@ -71,7 +61,8 @@ static void put_name(const struct svg_sheet *h)
 	goodput_svg_plain(h->out, NAME, h->r->job);
 	buf_puts(h->out, " on ");
 	goodput_svg_plain(h->out, NAME, h->r->cluster);
-	buf_printf(h->out, ": %.2f %% effective training time", percent(h->r->sum.effective));
+	buf_printf(h->out, ": %.2f %% effective training time",
+		   goodput_percent(h->r->sum.effective));
 }
 
 static void put_head(struct svg_sheet *h)
@@ -90,7 +81,7 @@ static void put_head(struct svg_sheet *h)
 		   ": %s%s; one of %d simulated run%s (seed %" PRIu64 "), %s: %.2f %%</text>\n",
 		   rate > 0 ? "one in " : "none", rate > 0 ? human_span(1 / rate, between) : "",
 		   r->sum.runs, human_s(r->sum.runs), r->plan.seed, human_span(h->end, span),
-		   percent(goodput_effective(&r->sum.first)));
+		   goodput_percent(goodput_effective(&r->sum.first)));
 }
 
 /* --- The comparison ------------------------------------------------------------------------- */
@@ -103,18 +94,18 @@ static void put_bar(struct svg_sheet *h, double y, const char *name, const struc
 	goodput_svg_plain(h->out, LABEL, name);
 	buf_puts(h->out, "</text>\n");
 	for (int p = 0; p < GOODPUT_PART_COUNT; p++) {
-		double wide = BARS * share_of(s, p);
+		double wide = BARS * goodput_share(s, p);
 		if (wide >= 0.05)
 			buf_printf(h->out,
 				   "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" "
 				   "fill=\"%s\"><title>%s %.2f %%</title></rect>\n",
 				   x, y, wide, BAR, colours[p],
 				   goodput_part_name((enum goodput_part)p),
-				   percent(share_of(s, p)));
+				   goodput_percent(goodput_share(s, p)));
 		x += wide;
 	}
 	buf_printf(h->out, "<text x=\"%d\" y=\"%.1f\" class=\"figure\">%.2f %%",
-		   SVG_LEFT + BARS + 12, y + BAR / 2 + 5, percent(s->effective));
+		   SVG_LEFT + BARS + 12, y + BAR / 2 + 5, goodput_percent(s->effective));
 	if (s->people >= 0.5)
 		buf_printf(h->out, ", by hand %.0f time%s", s->people, human_s(lround(s->people)));
 	buf_printf(h->out, "%s</text></g>\n", s->endless ? ", without end" : "");
@@ -145,9 +136,10 @@ static double put_comparison(struct svg_sheet *h, double y)
 static bool is_shown(const struct svg_sheet *h, int part)
 {
 	const struct goodput_result *run = &h->r->sum.first;
-	double most = fmax(share_of(&h->r->sum, part), run->parts[part] / fmax(run->seconds, 1e-9));
+	double most = fmax(goodput_share(&h->r->sum, part),
+			   run->parts[part] / fmax(run->seconds, 1e-9));
 	for (int i = 0; i < h->r->launchers.n; i++)
-		most = fmax(most, share_of(&h->r->launchers.of[i].sum, part));
+		most = fmax(most, goodput_share(&h->r->launchers.of[i].sum, part));
 	return most >= GOODPUT_LEAST_SHARE;
 }
 
@@ -168,9 +160,9 @@ static double put_legend(struct svg_sheet *h, double y)
 		goodput_svg_words(h, SVG_LEFT + PART_X, y + used, "key", "%s",
 				  goodput_part_name((enum goodput_part)p));
 		goodput_svg_words(h, SVG_LEFT + RUN_X, y + used, "number", "%.2f %%",
-				  percent(run->parts[p] / run->seconds));
+				  goodput_percent(run->parts[p] / run->seconds));
 		goodput_svg_words(h, SVG_LEFT + MEAN_X, y + used, "number", "%.2f %%",
-				  percent(share_of(&h->r->sum, p)));
+				  goodput_percent(goodput_share(&h->r->sum, p)));
 		goodput_svg_words(h, SVG_LEFT + DOC_X, y + used, "note", "%s",
 				  goodput_part_doc((enum goodput_part)p));
 	}
@@ -214,26 +206,15 @@ static void draw(struct svg_sheet *h, struct buf *out)
 	buf_fini(&body);
 }
 
-/* The first run once more, with the same faults, in columns of its own. */
-static int simulate_again(struct svg_sheet *h, struct err *e)
-{
-	struct goodput_result again;
-	double each = goodput_svg_column(h->end);
-	if (goodput_timeline_open(&h->run, each, (int)ceil(h->end / each - 1e-9),
-				  (int)h->r->sum.first.all_faults, e))
-		return -1;
-	goodput_run_timeline(&h->r->setup, h->r->plan.seed, &h->run, &again);
-	return 0;
-}
-
 int goodput_report_svg(const struct goodput_report *r, struct buf *out, struct err *e)
 {
 	struct svg_sheet h = { .r = r, .end = r->sum.first.seconds };
+	double each = goodput_svg_column(h.end);
 	if (r->sum.endless || !(h.end > 0))
 		return err_set(e, ERR_UNSUPPORTED,
 			       "a run would not end, so there is nothing to draw; give --days, or "
 			       "rarer faults");
-	if (simulate_again(&h, e))
+	if (goodput_timeline_open(&h.run, &r->history, each, (int)ceil(h.end / each - 1e-9), e))
 		return -1;
 	draw(&h, out);
 	goodput_timeline_close(&h.run);

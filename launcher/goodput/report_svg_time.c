@@ -116,7 +116,8 @@ static void put_share_axis(struct svg_sheet *h, double y, double low)
 		buf_printf(h->out,
 			   "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" class=\"grid\"/>\n",
 			   SVG_LEFT, at, SVG_LEFT + SVG_PLOT, at);
-		goodput_svg_words(h, SVG_LEFT - 12, at + 5, "side", "%.4g %%", 100 * share);
+		goodput_svg_words(h, SVG_LEFT - 12, at + 5, "side", "%.4g %%",
+				  goodput_percent(share));
 	}
 }
 
@@ -131,7 +132,7 @@ static void put_column_title(struct svg_sheet *h, int column)
 		if (share_of(h, column, p) >= GOODPUT_LEAST_SHARE)
 			buf_printf(h->out, "%s %s %.2f %%", p ? "," : ":",
 				   goodput_part_name((enum goodput_part)p),
-				   100 * share_of(h, column, p));
+				   goodput_percent(share_of(h, column, p)));
 	buf_puts(h->out, "</title>\n");
 }
 
@@ -163,7 +164,7 @@ double goodput_svg_columns(struct svg_sheet *h, double y)
 	goodput_svg_words(h, SVG_LEFT, y, "head",
 			  "Where the time of this run went, %s%s; the axis begins at %.4g %%",
 			  h->run.each == day ? "each day" : human_span(h->run.each, each),
-			  h->run.each == day ? "" : " a column", 100 * low);
+			  h->run.each == day ? "" : " a column", goodput_percent(low));
 	y += HEAD / 2;
 	put_share_axis(h, y, low);
 	for (int i = 0; i < h->run.n; i++)
@@ -179,8 +180,8 @@ static void put_marks(struct svg_sheet *h, double y, int kind, int last)
 {
 	double before = -1;
 	bool begun = false;
-	for (int i = 0; i < h->run.n_marks; i++) {
-		const struct goodput_mark *m = &h->run.marks[i];
+	for (int i = 0; i < h->r->history.n_marks; i++) {
+		const struct goodput_mark *m = &h->r->history.marks[i];
 		double x = at_x(h, m->at);
 		if (m->kind < kind || m->kind > last || x - before < 1)
 			continue;

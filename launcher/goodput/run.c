@@ -47,10 +47,10 @@ static void go_on(struct run *r)
 		goodput_leave_slow_node(r);
 }
 
-void goodput_run_timeline(const struct goodput_setup *s, uint64_t seed, struct goodput_timeline *t,
-			  struct goodput_result *out)
+void goodput_run_record(const struct goodput_setup *s, uint64_t seed, struct goodput_history *h,
+			struct goodput_result *out)
 {
-	struct run r = { .s = s, .out = out, .timeline = t, .free = s->spares, .exposed = -1 };
+	struct run r = { .s = s, .out = out, .history = h, .free = s->spares, .exposed = -1 };
 	*out = (struct goodput_result){ 0 };
 	random_init(&r.dice, seed, 0);
 	goodput_take_fault(&r, false); /* the first one is drawn */
@@ -63,5 +63,5 @@ void goodput_run_timeline(const struct goodput_setup *s, uint64_t seed, struct g
 
 void goodput_run(const struct goodput_setup *s, uint64_t seed, struct goodput_result *out)
 {
-	goodput_run_timeline(s, seed, NULL, out);
+	goodput_run_record(s, seed, NULL, out);
 }

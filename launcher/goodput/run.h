@@ -15,7 +15,7 @@
  *
  * A fault during steps 1 to 4 begins them again; if the processes have not been started yet, it belongs to
  * the same loss. A copy in memory is in the memory of its own node and of the next one: it survives the
- * loss of one of them, until it is made anew.
+ * loss of one of them, until it is made anew. A slow node that leaves the run is not slow when it returns.
  *
  * Losses are counted as the supervisor does it (launcher/supervise/restart.h). A loss is futile if its
  * generation finished no step, and committed no checkpoint, that is later than all before since the
@@ -34,7 +34,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct goodput_timeline;
+struct goodput_history;
 
 struct goodput_rules {
 	bool warm;    /* the processes of the other ranks outlive a loss */
@@ -86,9 +86,9 @@ struct goodput_result {
 /* seed: of the random numbers; with the same seed the faults are the same, as long as the run uses as
  * many nodes. */
 void goodput_run(const struct goodput_setup *s, uint64_t seed, struct goodput_result *out);
-/* The same run, which also fills the timeline; NULL: none. */
-void goodput_run_timeline(const struct goodput_setup *s, uint64_t seed, struct goodput_timeline *t,
-			  struct goodput_result *out);
+/* The same run, which is also recorded in the history; NULL: it is not. */
+void goodput_run_record(const struct goodput_setup *s, uint64_t seed, struct goodput_history *h,
+			struct goodput_result *out);
 
 /* The share of the run that is trained: its effective training time. */
 double goodput_effective(const struct goodput_result *r);

@@ -6,8 +6,8 @@
 #ifndef MUSTER_LAUNCHER_GOODPUT_RUN_INNER_H
 #define MUSTER_LAUNCHER_GOODPUT_RUN_INNER_H
 
+#include "launcher/goodput/history.h"
 #include "launcher/goodput/run.h"
-#include "launcher/goodput/timeline.h"
 #include "base/random.h"
 
 /* More nodes than these are not away, or slow, at the same time: the others do not return, or are not slow. Of
@@ -37,7 +37,7 @@ struct slow_node {
 struct run {
 	const struct goodput_setup *s;
 	struct goodput_result *out;
-	struct goodput_timeline *timeline; /* NULL: none */
+	struct goodput_history *history; /* NULL: it is not recorded */
 	struct random_stream dice;
 	double now;            /* seconds */
 	int64_t step;          /* finished ones */
@@ -70,7 +70,7 @@ struct run {
 	int n_blamed, n_rested;
 };
 
-/* What is to be done before training goes on. */
+/* What is still to be done after a fault, before training goes on. */
 struct recovery {
 	enum goodput_shows shows;
 	bool elsewhere; /* ranks start on another node */
@@ -100,7 +100,7 @@ void goodput_go_back(struct run *r, int64_t step);
 void goodput_recover(struct run *r);
 /* The node of this place is missing: takes another one, or leaves out replicas, or waits. here: it is there, but
  * excluded, and stays if there is no other one. False: the run has waited, or the node stays. */
-bool goodput_replace_node(struct run *r, int place, bool here, struct recovery *todo);
+bool goodput_replace_node(struct run *r, int place, bool here, struct recovery *pending);
 /* Another supervisor starts: it has counted nothing yet. */
 void goodput_start_supervisor(struct run *r);
 
@@ -110,6 +110,8 @@ void goodput_become_slow(struct run *r);
 /* When the next slow node is found or repaired, and what follows. INFINITY: there is none. */
 double goodput_slow_until(const struct run *r);
 void goodput_leave_slow_node(struct run *r);
+/* Another node has this place now: no rank waits any more for one that was slow. */
+void goodput_slow_forget(struct run *r, int place);
 /* Lets replicas work again for which there are nodes. False: there are none. */
 bool goodput_regrow(struct run *r);
 
@@ -125,9 +127,9 @@ void goodput_node_forget(struct run *r);
 void goodput_nodes_take(struct run *r);
 /* How a missing node would be replaced: by a free one (1), by leaving out replicas (0), not at all (-1). */
 int goodput_node_choice(const struct run *r);
-/* Does so. */
+/* Replaces the node of this place as goodput_node_choice() says, which it returns. */
 int goodput_node_replace(struct run *r, int place);
-/* Whether there are nodes for replicas that are left out; they work from now on. */
+/* Lets replicas that are left out work again, as far as there are free nodes. False: for none. */
 bool goodput_nodes_regrow(struct run *r);
 /* How many times longer a step takes without the replicas that are left out, and so many more of them:
  * those of one more node (1), or none (0). */

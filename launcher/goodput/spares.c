@@ -86,6 +86,7 @@ int goodput_node_replace(struct run *r, int place)
 	int how = goodput_node_choice(r), nodes = nodes_at_once(r->s);
 	if (how > 0) {
 		goodput_blame_place(r, place);
+		goodput_slow_forget(r, place);
 		r->free--;
 		r->out->replaced++;
 	} else if (!how) {

@@ -82,7 +82,7 @@ int goodput_sum(const struct goodput_setup *s, const struct goodput_plan *p,
 		return err_set(e, ERR_NOMEM, "no memory to simulate %d runs", p->runs);
 	for (; n < p->runs && !out->endless && !rc; n++) {
 		struct goodput_result r;
-		goodput_run(s, p->seed + (uint64_t)n, &r);
+		goodput_run_record(s, p->seed + (uint64_t)n, n ? NULL : p->history, &r);
 		add(out, &r);
 		shares[n] = goodput_effective(&r);
 		out->effective += shares[n];
@@ -97,7 +97,14 @@ int goodput_sum(const struct goodput_setup *s, const struct goodput_plan *p,
 	out->low = shares[(int)(0.05 * (n - 1) + 0.5)];
 	out->high = shares[(int)(0.95 * (n - 1) + 0.5)];
 	free(shares);
-	return rc;
+	return rc || !p->history || !p->history->failed
+		       ? rc
+		       : err_set(e, ERR_NOMEM, "no memory to record a run");
+}
+
+double goodput_share(const struct goodput_sum *s, enum goodput_part part)
+{
+	return s->seconds > 0 ? s->parts[part] / s->seconds : 0;
 }
 
 /* --- Advice --------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #ifndef MUSTER_LAUNCHER_GOODPUT_STUDY_H
 #define MUSTER_LAUNCHER_GOODPUT_STUDY_H
 
+#include "launcher/goodput/history.h"
 #include "launcher/goodput/run.h"
 
 /* Means of the runs, unless it says otherwise. */
@@ -31,8 +32,9 @@ struct goodput_watch {
 
 struct goodput_plan { /* how often, and from where on, it is simulated */
 	int runs;
-	uint64_t seed;               /* of the first run; the next ones follow */
-	struct goodput_watch *watch; /* NULL: nobody waits */
+	uint64_t seed;                   /* of the first run; the next ones follow */
+	struct goodput_watch *watch;     /* NULL: nobody waits */
+	struct goodput_history *history; /* of the first run; NULL: it is not recorded */
 };
 
 /* ERR_NOMEM. ERR_USAGE: the runs have more than GOODPUT_SUM_MOST faults. A run that does not end is the last one,
@@ -40,6 +42,8 @@ struct goodput_plan { /* how often, and from where on, it is simulated */
 enum { GOODPUT_SUM_MOST = 4000000 };
 int goodput_sum(const struct goodput_setup *s, const struct goodput_plan *p,
 		struct goodput_sum *out, struct err *e);
+/* The part's share of the time, from 0 to 1. */
+double goodput_share(const struct goodput_sum *s, enum goodput_part part);
 
 /* Steps between checkpoints, steps between copies in memory, and spare nodes. The best ones do most with all
  * nodes that the run has, the spares among them. Of those that are nearly as good (GOODPUT_NEAR) it is the one

@@ -3,39 +3,18 @@
 #include <math.h>
 #include <stdlib.h>
 
-int goodput_timeline_open(struct goodput_timeline *t, double each, int columns, int most,
-			  struct err *e)
+static void add(struct goodput_timeline *t, const struct goodput_span *s)
 {
-	*t = (struct goodput_timeline){ .each = each, .n = columns, .most = most };
-	t->columns = calloc((size_t)columns + 1, sizeof *t->columns);
-	t->marks = calloc((size_t)most + 1, sizeof *t->marks);
-	if (t->columns && t->marks)
-		return 0;
-	goodput_timeline_close(t);
-	return err_set(e, ERR_NOMEM, "no memory for the timeline of a run");
-}
-
-void goodput_timeline_close(struct goodput_timeline *t)
-{
-	free(t->columns);
-	free(t->marks);
-	*t = (struct goodput_timeline){ 0 };
-}
-
-void goodput_timeline_add(struct goodput_timeline *t, enum goodput_part part, double from,
-			  double lasts, double seconds)
-{
-	if (!t || !(lasts > 0))
-		return;
-	for (int i = (int)fmin(from / t->each, t->n); i < t->n && i * t->each < from + lasts; i++) {
-		double a = fmax(from, i * t->each), b = fmin(from + lasts, (i + 1) * t->each);
-		t->columns[i][part] += seconds * fmax(0, b - a) / lasts;
+	double until = s->from + s->lasts;
+	for (int i = (int)fmin(s->from / t->each, t->n); i < t->n && i * t->each < until; i++) {
+		double a = fmax(s->from, i * t->each), b = fmin(until, (i + 1) * t->each);
+		t->columns[i][s->part] += s->seconds * fmax(0, b - a) / s->lasts;
 	}
 }
 
-void goodput_timeline_lose(struct goodput_timeline *t, double until, double seconds)
+static void undo(struct goodput_timeline *t, double until, double seconds)
 {
-	for (int i = t ? (int)fmin(until / t->each, t->n - 1) : -1; i >= 0 && seconds > 0; i--) {
+	for (int i = (int)fmin(until / t->each, t->n - 1); i >= 0 && seconds > 0; i--) {
 		double some = fmin(seconds, t->columns[i][GOODPUT_TRAINED]);
 		t->columns[i][GOODPUT_TRAINED] -= some;
 		t->columns[i][GOODPUT_LOST] += some;
@@ -43,8 +22,25 @@ void goodput_timeline_lose(struct goodput_timeline *t, double until, double seco
 	}
 }
 
-void goodput_timeline_mark(struct goodput_timeline *t, double at, int kind)
+int goodput_timeline_open(struct goodput_timeline *t, const struct goodput_history *h, double each,
+			  int columns, struct err *e)
 {
-	if (t && t->n_marks < t->most)
-		t->marks[t->n_marks++] = (struct goodput_mark){ at, kind };
+	*t = (struct goodput_timeline){ .each = each, .n = columns };
+	t->columns = calloc((size_t)columns + 1, sizeof *t->columns);
+	if (!t->columns)
+		return err_set(e, ERR_NOMEM, "no memory for the timeline of a run");
+	for (int i = 0; i < h->n_spans; i++) {
+		const struct goodput_span *s = &h->spans[i];
+		if (s->undone)
+			undo(t, s->from, s->seconds);
+		else
+			add(t, s);
+	}
+	return 0;
+}
+
+void goodput_timeline_close(struct goodput_timeline *t)
+{
+	free(t->columns);
+	*t = (struct goodput_timeline){ 0 };
 }

@@ -81,7 +81,7 @@ assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 3
 	run "$MUSTER" plan "$tiny" --cluster /no/such
 	echo "$output"
 	[[ $status -eq 3 && $output == "muster: --cluster: /no/such: cannot open: No such file or directory" ]]
-	run "$MUSTER" topo --svg /no/such/x.svg
+	run "$MUSTER" topo --svg /no/such/x.svg --cluster nothing
 	echo "$output"
 	[[ $status -eq 3 && $output == "muster: /no/such/x.svg: cannot create a file in its folder: "* ]]
 }

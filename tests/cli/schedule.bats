@@ -95,8 +95,10 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 		assert len(titles) == 2 * 3 * 3, titles
 		assert sum(t.startswith("backward, weights, chunk 0, micro-batch 2") for t in titles) == 2
 	PY
-	run draw --svg "$BATS_TEST_TMPDIR/nowhere/it.svg"
-	[[ $status -ne 0 && $output == *"nowhere/it.svg"* ]]
+	# A mistake in --svg is found before one in --cluster, and so before anything is computed.
+	run draw --svg "$BATS_TEST_TMPDIR/nowhere/it.svg" --cluster nothing
+	echo "$output"
+	[[ $status -eq 3 && $output == "muster: $BATS_TEST_TMPDIR/nowhere/it.svg: cannot create a file in its folder: "* ]]
 }
 
 # The passes of this job are less than a pixel wide.

@@ -47,5 +47,5 @@ DOUBLE_CUDART_FILES := tests/gpu/emulator/*.c tests/gpu/doubles/device.c \
 	tests/gpu/doubles/graph.c
 DOUBLE_BLASLT_FILES := tests/gpu/doubles/blaslt*.c
 DOUBLE_CUDNN_FILES  := tests/gpu/doubles/cudnn*.c
-DOUBLE_NCCL_FILES   := tests/gpu/doubles/collectives.c tests/gpu/doubles/reduce.c
+DOUBLE_NCCL_FILES   := tests/gpu/doubles/collectives*.c tests/gpu/doubles/reduce.c
 DOUBLE_RECORDER_FILES := tests/gpu/doubles/recorder.c

@@ -35,8 +35,7 @@ $(BUILD)/obj/cuda/tests/gpu/emulator/%.o: CUDA_CFLAGS += -O3 -fno-sanitize=all
 $(DOUBLES)/libcudart-double.so: $(EMULATOR_C:%.c=$(BUILD)/obj/cuda/%.o)
 $(DOUBLES)/$(CUBLASLT_SO): $(patsubst %.c,$(BUILD)/obj/cuda/%.o,$(call files,$(DOUBLE_BLASLT_FILES))) $(DOUBLES)/libcudart-double.so
 $(DOUBLES)/libcudnn.so.9: $(patsubst %.c,$(BUILD)/obj/cuda/%.o,$(call files,$(DOUBLE_CUDNN_FILES))) $(DOUBLES)/libcudart-double.so
-$(DOUBLES)/libnccl.so.2: $(DOUBLE_NCCL_FILES:%.c=$(BUILD)/obj/cuda/%.o) \
-	$(DOUBLES)/libcudart-double.so
+$(DOUBLES)/libnccl.so.2: $(patsubst %.c,$(BUILD)/obj/cuda/%.o,$(call files,$(DOUBLE_NCCL_FILES))) $(DOUBLES)/libcudart-double.so
 $(DOUBLES)/libmuster-cuda.so: $(EMULATED_O) $(DOUBLES)/libcudart-double.so
 $(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so:
 	@mkdir -p $(@D)

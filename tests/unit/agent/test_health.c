@@ -4,6 +4,7 @@
 #include "agent/health/others.h"
 #include "agent/health/text.h"
 #include "base/file.h"
+#include "tests/unit/nvml_double.h"
 #include "tests/unit/tmpdir.h"
 
 #include <setjmp.h>
@@ -18,7 +19,7 @@
 
 #define WINDOW_S 10.0
 
-static char root[256], library[4096];
+static char root[256], library[NVML_DOUBLE_PATH];
 static double now;
 static struct health *h;
 static struct health_finding found[HEALTH_FINDINGS];
@@ -330,19 +331,9 @@ static void a_counter_that_falls_begins_again(void **state)
 
 /* --- GPU -------------------------------------------------------------------------------------- */
 
-static void find_library(void)
-{
-	ssize_t n = readlink("/proc/self/exe", library, sizeof library - 64);
-	assert_true(n > 0);
-	library[n] = '\0';
-	for (int up = 0; up < 3; up++)
-		*strrchr(library, '/') = '\0';
-	strcat(library, "/doubles/libnvidia-ml.so.1");
-}
-
 static void watch_gpu(const char *machine)
 {
-	find_library();
+	assert_int_equal(nvml_double_find(library), 0);
 	setenv("NVML_DOUBLE", machine, 1);
 	health_close(h);
 	const struct health_options o = {

@@ -3,6 +3,7 @@
 #include "agent/preflight.h"
 
 #include "base/log.h"
+#include "tests/unit/nvml_double.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -31,19 +32,12 @@ static void keep(enum log_level level, const char *text, void *arg)
 /* The test double is loaded first, so a later load of the library's name finds the double. */
 static int load_double(void **state)
 {
-	char library[4096];
+	char library[NVML_DOUBLE_PATH];
 	(void)state;
-	ssize_t n = readlink("/proc/self/exe", library, sizeof library - 64);
-	if (n <= 0)
-		return -1;
-	library[n] = '\0';
-	for (int up = 0; up < 3; up++)
-		*strrchr(library, '/') = '\0';
-	strcat(library, "/doubles/libnvidia-ml.so.1");
 	log_setup(open("/dev/null", O_WRONLY), LOG_DEBUG, "test");
 	log_hook(LOG_WARN, keep, NULL);
 	unsetenv("CUDA_VISIBLE_DEVICES");
-	return dlopen(library, RTLD_NOW) ? 0 : -1;
+	return nvml_double_find(library) || !dlopen(library, RTLD_NOW) ? -1 : 0;
 }
 
 static int fly(const char *machine, struct preflight p, struct err *e)

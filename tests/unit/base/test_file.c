@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -154,6 +155,63 @@ static void what_is_no_file_is_neither_waited_for_nor_replaced(void **state)
 	assert_int_equal(file_replace("", "text", 4, &e), -1);
 	assert_non_null(strstr(e.text, "name one"));
 	buf_fini(&b);
+}
+
+/* The check has the answer of the replacement, and writes nothing. */
+static void what_cannot_be_replaced_is_known_before(void **state)
+{
+	(void)state;
+	char file[256], fifo[256], folder[256], below[256], absent[256], lost[256], slash[256];
+	static char giant[PATH_MAX];
+	const char *const all[] = { file, fifo,  folder, below, absent,
+				    lost, slash, giant,  "",    "/dev/null" };
+	int n_bad = 0;
+	snprintf(file, sizeof file, "%s", in_dir("file"));
+	snprintf(fifo, sizeof fifo, "%s", in_dir("fifo"));
+	snprintf(folder, sizeof folder, "%s", in_dir("folder"));
+	snprintf(below, sizeof below, "%s", in_dir("file/below"));
+	snprintf(absent, sizeof absent, "%s", in_dir("absent"));
+	snprintf(lost, sizeof lost, "%s", in_dir("no/such"));
+	snprintf(slash, sizeof slash, "%s", in_dir("new/"));
+	memset(giant, 'x', sizeof giant - 1);
+	assert_int_equal(
+		file_replace(file, "old", 3, NULL) || mkfifo(fifo, 0600) || mkdir(folder, 0700), 0);
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		struct err before = ERR_INIT, after = ERR_INIT;
+		int names = names_in_dir(), rc = file_replace_check(all[i], &before);
+		assert_int_equal(names_in_dir(), names);
+		assert_int_equal(file_replace(all[i], "text", 4, &after), rc);
+		assert_int_equal(before.code, after.code);
+		assert_string_equal(before.text, after.text);
+		n_bad += rc < 0;
+	}
+	assert_int_equal(n_bad, 8);
+	unlink(file);
+	unlink(fifo);
+	unlink(absent);
+	rmdir(folder);
+}
+
+static int check_as_somebody_else(const char *path)
+{
+	struct err e = ERR_INIT;
+	int status = 0;
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (geteuid() == 0 && seteuid(65534))
+			_exit(1);
+		_exit(file_replace_check(path, &e) == 0 || e.code != ERR_DENIED);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void a_file_in_a_closed_folder_cannot_be_replaced(void **state)
+{
+	(void)state;
+	assert_int_equal(mkdir(in_dir("closed"), 0500) || chmod(dir, 0711), 0);
+	assert_int_equal(check_as_somebody_else(in_dir("closed/file")), 0);
+	assert_int_equal(chmod(dir, 0700) || rmdir(in_dir("closed")), 0);
 }
 
 /* Opens a name as each kind. Returns 0 if it was opened, otherwise the error code. */
@@ -369,6 +427,8 @@ int main(void)
 		cmocka_unit_test(a_link_under_the_temporary_name_is_not_followed),
 		cmocka_unit_test(slurp_refuses_what_is_too_large_or_not_there),
 		cmocka_unit_test(what_is_no_file_is_neither_waited_for_nor_replaced),
+		cmocka_unit_test(what_cannot_be_replaced_is_known_before),
+		cmocka_unit_test(a_file_in_a_closed_folder_cannot_be_replaced),
 		cmocka_unit_test(only_what_the_kind_allows_is_opened),
 		cmocka_unit_test(a_file_that_may_not_be_opened_is_denied),
 		cmocka_unit_test(a_sparse_giant_is_refused_before_it_takes_memory),

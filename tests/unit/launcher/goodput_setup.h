@@ -6,6 +6,8 @@
 
 #include "launcher/goodput/run.h"
 
+static const double hour = 3600, day = 86400; /* seconds */
+
 /* A list of one kind of fault: one in so many seconds on all nodes together. */
 static inline struct goodput_faults only(enum goodput_shows shows, int nodes, double each,
 					 double node_out)
@@ -26,7 +28,7 @@ static inline struct goodput_setup make_setup(const struct goodput_faults *f)
 		.nodes = 16,
 		.replicas = 4,
 		.spares = 4,
-		.seconds = 10 * 86400,
+		.seconds = 10 * day,
 		.steps = 1000000,
 		.costs = { .step = 2,
 			   .snapshot = 0.1,

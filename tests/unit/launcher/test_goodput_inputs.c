@@ -11,8 +11,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const double day = 86400;
-
 /* --- The job ------------------------------------------------------------------------------------ */
 
 /* llama-70b.ini with this word. */

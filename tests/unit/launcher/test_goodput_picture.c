@@ -11,8 +11,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const double hour = 3600, day = 86400;
-
 static int count(const char *text, const char *word)
 {
 	int n = 0;
@@ -106,7 +104,7 @@ static double axis_of(int columns, double end)
 	struct buf out = BUF_INIT;
 	struct goodput_report *r = calloc(1, sizeof *r);
 	struct svg_sheet h = { .r = r, .out = &out, .end = end };
-	assert_int_equal(goodput_timeline_open(&h.run, 100, columns, 0, NULL), 0);
+	assert_int_equal(goodput_timeline_open(&h.run, &r->history, 100, columns, NULL), 0);
 	for (int i = 0; i < columns; i++) {
 		double lasts = fmin(100, end - 100 * i),
 		       lost = i == columns - 1 ? lasts / 2 : 1 + 2 * i;

@@ -4,9 +4,9 @@
  * effective training time of runs with other rates of faults and other intervals, when restarts without progress
  * end a run, and how many nodes are replaced because of their faults.
  */
-#include "launcher/goodput/study.h"
 #include "launcher/supervise/policy.h"
 #include "launcher/supervise/restart.h"
+#include "tests/unit/launcher/goodput_checks.h"
 #include "tests/unit/launcher/simulate_seed.h"
 
 #include <math.h>
@@ -104,8 +104,7 @@ static double predict(double fault_s, int64_t every, double restart_s)
 		.faults = &faults,
 	};
 	struct goodput_sum sum;
-	assert_int_equal(
-		goodput_sum(&s, &(struct goodput_plan){ .runs = 50, .seed = 1 }, &sum, NULL), 0);
+	sum_runs(&s, 50, &sum);
 	return sum.effective;
 }
 
@@ -195,9 +194,7 @@ static void the_model_gives_up_when_the_supervisor_does(void **state)
 		const struct goodput_setup s = setup_of(&faults);
 		struct goodput_sum sum;
 		struct ends is = mean_ends(200);
-		assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ .runs = 1000, .seed = 1 },
-					     &sum, NULL),
-				 0);
+		sum_runs(&s, 1000, &sum);
 		double predicted = s.seconds - sum.parts[GOODPUT_PERSON];
 		print_message(
 			"a fault in %g s, max_futile = %lld, backoff %g s: gave up after %.1f s "
@@ -241,9 +238,7 @@ static void the_model_excludes_nodes_as_the_supervisor_does(void **state)
 			spare += (double)r.decisions[RECOVERY_SPARE] / RUNS;
 			shrunk += (double)r.decisions[RECOVERY_DP] / RUNS;
 		}
-		assert_int_equal(goodput_sum(&s, &(struct goodput_plan){ .runs = 100, .seed = 1 },
-					     &sum, NULL),
-				 0);
+		sum_runs(&s, 100, &sum);
 		print_message(
 			"%.1f nodes were replaced and %.1f left out, predicted %.1f and %.1f\n",
 			spare, shrunk, sum.replaced, sum.shrunk);

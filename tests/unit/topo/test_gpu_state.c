@@ -1,6 +1,7 @@
 /* The momentary state of GPUs, and the findings from it: each fault that the double plays is found
  * once, with a remedy, and nothing else is found. */
 #include "topo/discover/gpu_state.h"
+#include "tests/unit/nvml_double.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,19 +14,12 @@
 
 #include <cmocka.h>
 
-static char library[4096];
+static char library[NVML_DOUBLE_PATH];
 
 static int find_double(void **state)
 {
 	(void)state;
-	ssize_t n = readlink("/proc/self/exe", library, sizeof library - 64);
-	if (n <= 0)
-		return -1;
-	library[n] = '\0';
-	for (int up = 0; up < 3; up++)
-		*strrchr(library, '/') = '\0';
-	strcat(library, "/doubles/libnvidia-ml.so.1");
-	return access(library, R_OK);
+	return nvml_double_find(library);
 }
 
 static int reads(const char *machine, struct gpu_states *s)

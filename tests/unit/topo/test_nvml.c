@@ -1,5 +1,6 @@
 #include "topo/discover/internal.h"
 #include "topo/internal.h"
+#include "tests/unit/nvml_double.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,24 +13,16 @@
 
 #include <cmocka.h>
 
-static char library[4096];
+static char library[NVML_DOUBLE_PATH];
 
-/* The double is beside the programs' folders. */
 static int find_double(void **state)
 {
 	(void)state;
-	ssize_t n = readlink("/proc/self/exe", library, sizeof library - 64);
-	if (n <= 0)
-		return -1;
-	library[n] = '\0';
-	for (int up = 0; up < 3; up++)
-		*strrchr(library, '/') = '\0';
-	strcat(library, "/doubles/libnvidia-ml.so.1");
 	/* The host's own PCI devices must not be found. The library that reports them to hwloc also
 	 * never frees its memory. */
 	setenv("HWLOC_COMPONENTS", "-pci", 1);
 	unsetenv("CUDA_VISIBLE_DEVICES");
-	return access(library, R_OK);
+	return nvml_double_find(library);
 }
 
 static int reads(const char *machine, struct nvml_host *h, struct err *e)
