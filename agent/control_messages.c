@@ -54,7 +54,8 @@ static int handle_collect(struct control *c, const struct msg *m, struct err *e)
 					   .rank = collect.rank,
 					   .node = collect.node,
 					   .has_error = true,
-					   .error = "the agent is between two generations" }));
+					   .error = "the agent has not opened a log, or has closed "
+						    "it; ask again" }));
 	return 0;
 }
 

@@ -280,7 +280,7 @@ const struct train_blame *agent_generation_blame(const struct generation *g)
 
 void agent_generation_fail(struct generation *g)
 {
-	agent_rank_log_collect(g->log);
+	agent_rank_log_fail(g->log);
 }
 
 void agent_generation_close(struct generation *g)

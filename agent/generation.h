@@ -36,7 +36,7 @@ int agent_generation_open(const struct generation_start *start, struct generatio
  * wrong, if that is the reason. */
 int agent_generation_run(struct generation *g, struct err *e);
 const struct train_blame *agent_generation_blame(const struct generation *g);
-/* The rank has failed by an error of its own, which was reported: its log moves to the run folder. */
+/* The rank has failed by an error of its own, and has reported it. */
 void agent_generation_fail(struct generation *g);
 /* Never waits for another rank. Takes NULL. */
 void agent_generation_close(struct generation *g);

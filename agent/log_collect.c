@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,27 +22,48 @@ enum { BLOCK = 1 << 18 };
 
 struct move {
 	struct agent_log *log;
+	const atomic_bool *stop;
 	struct segments parts;     /* in the folder of the node */
 	uint32_t next;             /* the number of the next part in the run folder */
 	char part[RUN_PATH + 16];  /* the file that becomes it */
 	char fresh[RUN_PATH + 16]; /* the file that becomes the one that is written */
 };
 
-/* Copies from where `in` is to its end. */
-static int copy_rest(const struct move *m, int in, int out, struct err *e)
+/* Copies from where `in` is to its end. what: is written, for errors. stop: NULL: not to be stopped. */
+static int copy_rest(int in, int out, const char *what, const atomic_bool *stop, struct err *e)
 {
 	char *block = malloc(BLOCK);
 	ssize_t n = -1;
 	int rc = 0;
 	if (!block)
-		return err_set(e, ERR_NOMEM, "%s: no memory to copy it", m->log->name);
-	while (!rc && ((n = read(in, block, BLOCK)) > 0 || (n < 0 && errno == EINTR)))
-		if (n > 0 && file_write_full(out, block, (size_t)n))
-			rc = err_errno(e, file_error_code(errno), "%s: cannot write", m->part);
+		return err_set(e, ERR_NOMEM, "%s: no memory to write it", what);
+	while (!rc && ((n = read(in, block, BLOCK)) > 0 || (n < 0 && errno == EINTR))) {
+		if (stop && atomic_load(stop))
+			rc = err_set(e, ERR_ABORTED, "%s: the agent ends", what);
+		else if (n > 0 && file_write_full(out, block, (size_t)n))
+			rc = err_errno(e, file_error_code(errno), "%s: cannot write", what);
+	}
 	if (!rc && n < 0)
-		rc = err_errno(e, ERR_IO, "%s/%s: cannot read", m->log->folder, m->log->name);
+		rc = err_errno(e, ERR_IO, "%s: cannot read what it is made of", what);
 	free(block);
 	return rc;
+}
+
+void agent_log_recover(const struct agent_log *l)
+{
+	char path[RUN_PATH], next[RUN_PATH + 16];
+	segments_path(path, l->shared, l->name, 0);
+	snprintf(next, sizeof next, "%s.next", path);
+	int in = file_open(next, O_RDONLY, FILE_OWN, NULL);
+	if (in < 0)
+		return;
+	segments_path(path, l->folder, l->name, 0);
+	int out = file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, NULL);
+	if (out >= 0 && !copy_rest(in, out, path, NULL, NULL))
+		unlink(next);
+	if (out >= 0)
+		close(out);
+	close(in);
 }
 
 static int open_copies(const struct move *m, uint32_t number, int *in, int *out, struct err *e)
@@ -78,7 +100,7 @@ static int copy_part(struct move *m, uint32_t number, struct err *e)
 	int in, out;
 	if (open_copies(m, number, &in, &out, e))
 		return -1;
-	int rc = copy_rest(m, in, out, e);
+	int rc = copy_rest(in, out, m->part, m->stop, e);
 	close(in);
 	if (close(out) && !rc)
 		rc = err_errno(e, file_error_code(errno), "%s: cannot write", m->part);
@@ -110,7 +132,7 @@ static int open_fresh(const struct move *m, struct err *e)
 static int end_move(struct move *m, int in, int out, struct err *e)
 {
 	struct agent_log *l = m->log;
-	int rc = copy_rest(m, in, out, e) || rename_to(m->part, m, m->next, e) ? -1 : 0;
+	int rc = copy_rest(in, out, m->part, NULL, e) || rename_to(m->part, m, m->next, e) ? -1 : 0;
 	if (!rc)
 		remove_old(m, 0);
 	else
@@ -127,7 +149,10 @@ static int move_current(struct move *m, struct err *e)
 	int in, out;
 	if (open_copies(m, 0, &in, &out, e))
 		return -1;
-	int rc = copy_rest(m, in, out, e) || open_fresh(m, e) || end_move(m, in, out, e) ? -1 : 0;
+	int rc = copy_rest(in, out, m->part, m->stop, e) || open_fresh(m, e) ||
+				 end_move(m, in, out, e)
+			 ? -1
+			 : 0;
 	close(in);
 	close(out);
 	return rc;
@@ -141,8 +166,6 @@ static int begin(struct move *m, struct err *e)
 	struct stat st;
 	char path[RUN_PATH];
 	segments_path(path, l->shared, l->name, 0);
-	snprintf(m->part, sizeof m->part, "%s.part", path);
-	snprintf(m->fresh, sizeof m->fresh, "%s.next", path);
 	if (segments_list(l->shared, l->name, &there, e))
 		return -1;
 	m->next = there.n ? there.numbers[there.n - 1] + 1 : 1;
@@ -183,28 +206,71 @@ static bool exists(const struct agent_log *l)
 	return !lstat(path, &st);
 }
 
-static int collect(struct agent_log *l, struct err *e)
+/* Somebody has removed the log while it was written: what follows is in the run folder. */
+static int go_on_there(struct move *m, struct err *e)
 {
-	if (!exists(l))
-		return err_set(e, ERR_NOTFOUND, "%s/%s: there is no such log", l->folder, l->name);
+	struct agent_log *l = m->log;
+	if (open_fresh(m, e) || rename_to(m->fresh, m, 0, e))
+		return -1;
+	err_set(e, ERR_NOTFOUND, "%s/%s: the log was removed; from now on it is in the run folder",
+		l->folder, l->name);
+	memcpy(l->folder, l->shared, sizeof l->folder);
+	*l->shared = '\0';
+	return -1;
+}
+
+static int collect(struct agent_log *l, const atomic_bool *stop, struct err *e)
+{
+	char path[RUN_PATH];
 	struct move *m = calloc(1, sizeof *m); /* too large for a small stack */
 	if (!m)
 		return err_set(e, ERR_NOMEM, "%s: no memory to collect it", l->name);
 	m->log = l;
-	int rc = move_all(m, e);
+	m->stop = stop;
+	segments_path(path, l->shared, l->name, 0);
+	snprintf(m->part, sizeof m->part, "%s.part", path);
+	snprintf(m->fresh, sizeof m->fresh, "%s.next", path);
+	int rc = exists(l) ? move_all(m, e) : go_on_there(m, e);
 	free(m);
 	return rc;
 }
 
-int agent_log_collect(struct agent_log *l, struct err *e)
+int agent_log_collect(struct agent_log *l, const atomic_bool *stop, struct err *e)
 {
 	pthread_mutex_lock(&l->lock);
-	int rc = *l->shared ? collect(l, e) : 0;
+	int rc = *l->shared ? collect(l, stop, e) : 0;
 	pthread_mutex_unlock(&l->lock);
 	return rc;
 }
 
-int agent_log_collect_of(const struct agent_log_place *at, struct err *e)
+/* Whether an agent still holds the lock of log_parts.c. */
+static bool is_written(const struct agent_log *l)
+{
+	char path[RUN_PATH];
+	segments_path(path, l->folder, l->name, 0);
+	int fd = file_open(path, O_RDONLY, FILE_OWN, NULL);
+	bool written = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB);
+	if (fd >= 0)
+		close(fd);
+	return written;
+}
+
+static int collect_dead(struct agent_log *l, const struct agent_log_place *at,
+			const atomic_bool *stop, struct err *e)
+{
+	agent_log_recover(l);
+	if (!exists(l))
+		return agent_log_is_shared(at)
+			       ? 0
+			       : err_set(e, ERR_NOTFOUND, "%s/%s: there is no such log", l->folder,
+					 l->name);
+	if (is_written(l))
+		return err_set(e, ERR_PEER, "%s/%s: the agent of the rank still writes it",
+			       l->folder, l->name);
+	return collect(l, stop, e);
+}
+
+int agent_log_collect_of(const struct agent_log_place *at, const atomic_bool *stop, struct err *e)
 {
 	struct agent_log *l = calloc(1, sizeof *l);
 	if (!l)
@@ -213,7 +279,7 @@ int agent_log_collect_of(const struct agent_log_place *at, struct err *e)
 	l->fd = -1;
 	snprintf(l->folder, sizeof l->folder, "%s", at->local);
 	run_path(l->shared, at->run, RUN_LOGS);
-	int rc = collect(l, e);
+	int rc = collect_dead(l, at, stop, e);
 	free(l);
 	return rc;
 }

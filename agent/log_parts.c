@@ -6,16 +6,21 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { PARTS = 4 };
 
+/* The lock keeps log_folder.c from removing a log of the node that is seldom written. */
 static int open_file(const struct agent_log *l, struct err *e)
 {
 	char path[RUN_PATH];
 	segments_path(path, l->folder, l->name, 0);
-	return file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
+	int fd = file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
+	if (fd >= 0 && *l->shared)
+		flock(fd, LOCK_SH | LOCK_NB);
+	return fd;
 }
 
 void agent_log_name(char out[AGENT_LOG_NAME], const struct agent_log_place *at)
@@ -25,8 +30,7 @@ void agent_log_name(char out[AGENT_LOG_NAME], const struct agent_log_place *at)
 	snprintf(out, AGENT_LOG_NAME, "%.299s", strrchr(path, '/') + 1);
 }
 
-/* Whether the log is in the run folder already. */
-static bool is_shared(const struct agent_log_place *at)
+bool agent_log_is_shared(const struct agent_log_place *at)
 {
 	char path[RUN_PATH];
 	struct stat st;
@@ -40,10 +44,12 @@ int agent_log_open(struct agent_log *l, const struct agent_log_place *at, int64_
 	*l = (struct agent_log){ .fd = -1, .keep = keep };
 	agent_log_name(l->name, at);
 	run_path(l->folder, at->run, RUN_LOGS);
-	if (at->local && !is_shared(at)) {
+	if (at->local && !agent_log_is_shared(at)) {
 		memcpy(l->shared, l->folder, sizeof l->shared);
 		snprintf(l->folder, sizeof l->folder, "%s", at->local);
 	}
+	if (*l->shared)
+		agent_log_recover(l);
 	l->fd = open_file(l, e);
 	if (l->fd < 0)
 		return -1;

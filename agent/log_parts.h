@@ -15,6 +15,8 @@
 #include "base/run_paths.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -47,12 +49,18 @@ int64_t agent_log_most(const struct agent_log *l);
 int64_t agent_log_size(const struct agent_log *l);
 /* Splits the file. If it cannot, the file grows on. */
 void agent_log_split(struct agent_log *l);
+/* Whether the log is in the run folder. */
+bool agent_log_is_shared(const struct agent_log_place *at);
 /* log_collect.c: moves the log, which is the one that base/log.h writes, to the run folder with its parts, and
  * goes on there. Other threads may write meanwhile; no line is lost. Does nothing if the log is there. After an
- * error all lines are in one of the two folders. */
-int agent_log_collect(struct agent_log *l, struct err *e);
-/* The same for the log of a rank that does not run any more. ERR_NOTFOUND: it has none in at->local. */
-int agent_log_collect_of(const struct agent_log_place *at, struct err *e);
+ * error, or if the process dies, each line is in one of the two folders; if it dies in the moment in which a file
+ * is removed, perhaps in both. ERR_ABORTED: *stop became true. */
+int agent_log_collect(struct agent_log *l, const atomic_bool *stop, struct err *e);
+/* The same for the log of a rank that does not run any more. ERR_NOTFOUND: neither folder has it. ERR_PEER: its
+ * agent still writes it. */
+int agent_log_collect_of(const struct agent_log_place *at, const atomic_bool *stop, struct err *e);
+/* An agent died while it collected this log: what it has written since then goes back to where the log is. */
+void agent_log_recover(const struct agent_log *l);
 void agent_log_close(struct agent_log *l);
 
 #endif

@@ -169,8 +169,11 @@ static void report_failure(struct agent *a, const struct err *e)
 		agent_control_send(a->control, MSG_FAILED, body);
 	else
 		json_decref(body);
-	if (a->generation && !is_theirs(e))
+	if (is_theirs(e))
+		return;
+	if (a->generation)
 		agent_generation_fail(a->generation);
+	agent_rank_log_fail(a->failure.log);
 }
 
 /* Whether the agent may live on: the error is another rank's, or the supervisor has ended the
@@ -224,6 +227,7 @@ static void agent_close(struct agent *a)
 {
 	log_hook(LOG_ERROR, NULL, NULL);
 	agent_generation_close(a->generation);
+	agent_rank_log_close(a->failure.log);
 	agent_boot_finish(a->boot);
 	agent_control_close(a->control);
 	ckpt_store_close(a->memory);

@@ -396,8 +396,10 @@ int agent_program_run(const struct generation_start *start, struct program_failu
 	if (!p)
 		return err_set(e, ERR_NOMEM, "no memory to run a program");
 	int rc = open_program(p, start, e) ? -1 : run_task(p, failure, e);
-	if (rc && e->code != ERR_PEER && e->code != ERR_ABORTED)
-		agent_rank_log_collect(p->log);
+	if (rc) {
+		failure->log = p->log;
+		p->log = NULL;
+	}
 	close_program(p);
 	return rc;
 }

@@ -17,15 +17,17 @@
 #define MUSTER_AGENT_PROGRAM_H
 
 #include "agent/generation.h"
+#include "agent/rank_log.h"
 #include "base/err.h"
 
 #include <jansson.h>
 
 /* How the task ended if it failed, for the message failed. */
 struct program_failure {
-	bool ended;         /* it ended; otherwise it was not started, or muster ended it */
-	int status;         /* as waitpid() sets it */
-	json_t *last_lines; /* of its output; owned by the caller; NULL: none */
+	bool ended;           /* it ended; otherwise it was not started, or muster ended it */
+	int status;           /* as waitpid() sets it */
+	json_t *last_lines;   /* of its output; owned by the caller; NULL: none */
+	struct rank_log *log; /* still open, if anything failed; owned by the caller; NULL: none */
 };
 
 /* Runs the task until it has ended and nothing of it is left. 0: it exited with status 0, or ended after

@@ -23,7 +23,11 @@ struct rank_log {
 	pthread_cond_t news;
 	json_t *asked; /* a list of the messages collect that wait */
 	bool collects, closing;
+	atomic_bool stop; /* what is being collected stays on the node: the log is closed */
 };
+
+/* A rank that has failed collects its log only if that takes no time worth mentioning: bytes. */
+enum { QUICK = 4 << 20 };
 
 static void send_line(enum log_level level, const char *text, void *arg)
 {
@@ -47,23 +51,31 @@ static int collect(struct rank_log *l, int rank, const char *node, struct err *e
 	if (!*node || strchr(node, '/'))
 		return err_set(e, ERR_PROTO, "message collect: node \"%s\" is not a host name",
 			       node);
-	if (rank != l->rank || strcmp(node, l->node))
-		return *l->local ? agent_log_collect_of(&at, e)
-				 : err_set(e, ERR_NOTFOUND, "no folder of the node is in use");
-	return agent_log_collect(&l->file, e);
+	if (rank == l->rank && !strcmp(node, l->node))
+		return agent_log_collect(&l->file, &l->stop, e);
+	return *l->local ? agent_log_collect_of(&at, &l->stop, e)
+			 : err_set(e, ERR_NOTFOUND, "no folder of the node is in use");
+}
+
+static void collect_and_tell(struct rank_log *l, int rank, const char *node)
+{
+	struct err e = ERR_INIT;
+	int rc = collect(l, rank, node, &e);
+	agent_control_send(l->control, MSG_COLLECTED,
+			   msg_collected_json(&(struct msg_collected){
+				   .rank = rank,
+				   .node = node,
+				   .has_error = rc != 0,
+				   .error = e.text,
+				   .has_gone = rc && e.code == ERR_NOTFOUND,
+				   .gone = true }));
 }
 
 static void answer(struct rank_log *l, const json_t *body)
 {
 	struct msg_collect m;
-	struct err e = ERR_INIT;
-	if (msg_collect_read(body, &m, &e))
-		return;
-	int rc = collect(l, m.rank, m.node, &e);
-	agent_control_send(
-		l->control, MSG_COLLECTED,
-		msg_collected_json(&(struct msg_collected){
-			.rank = m.rank, .node = m.node, .has_error = rc != 0, .error = e.text }));
+	if (!msg_collect_read(body, &m, NULL))
+		collect_and_tell(l, m.rank, m.node);
 }
 
 static json_t *next_asked(struct rank_log *l)
@@ -118,6 +130,7 @@ static int start_collector(struct rank_log *l, struct err *e)
 static void stop_collector(struct rank_log *l)
 {
 	agent_control_on_collect(l->control, NULL, NULL);
+	atomic_store(&l->stop, true);
 	pthread_mutex_lock(&l->lock);
 	l->closing = true;
 	pthread_cond_signal(&l->news);
@@ -128,11 +141,10 @@ static void stop_collector(struct rank_log *l)
 	pthread_mutex_destroy(&l->lock);
 }
 
-void agent_rank_log_collect(struct rank_log *l)
+void agent_rank_log_fail(struct rank_log *l)
 {
-	struct err e = ERR_INIT;
-	if (l && l->collects && collect(l, l->rank, l->node, &e))
-		send_line(LOG_WARN, e.text, l->control);
+	if (l && l->collects && agent_log_size(&l->file) <= QUICK)
+		collect_and_tell(l, l->rank, l->node);
 }
 
 /* --- The log ------------------------------------------------------------------------------------- */
@@ -194,12 +206,11 @@ int agent_rank_log_open(const struct msg_welcome *w, const struct job *job, stru
 		free(l);
 		return -1;
 	}
+	log_to_file(l, job);
 	if (job_logs_local(job, w->world) && start_collector(l, e)) {
-		agent_log_close(&l->file);
-		free(l);
+		agent_rank_log_close(l);
 		return -1;
 	}
-	log_to_file(l, job);
 	if (why.code)
 		log_line(w->rank == w->leader ? LOG_WARN : LOG_INFO,
 			 "%s; the logs of this node are in the run folder", why.text);

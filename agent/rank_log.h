@@ -3,9 +3,9 @@
  * way to the run folder.
  *
  * A log that stays on its node is collected (log_parts.h) when the supervisor sends collect, because somebody
- * asks for it, and when the rank fails by an error of its own. An agent that dies otherwise cannot collect its
- * log; the supervisor then asks another agent of its node. A thread does this, because the run folder may be
- * slow, and neither training nor the control channel waits for it.
+ * asks for it. A thread does this, because the run folder may be slow, and neither training nor the control
+ * channel waits for it. When the rank fails by an error of its own, it collects its log if that is short.
+ * Otherwise, and if the agent dies, the supervisor asks an agent of the node in the next generation.
  *
  * If the folder of the node cannot be used, the log is in the run folder, and a warning says why.
  */
@@ -21,9 +21,9 @@ struct rank_log;
 /* From now on the process logs to the log of its rank, and warnings go to the supervisor too. */
 int agent_rank_log_open(const struct msg_welcome *w, const struct job *job, struct control *c,
 			struct rank_log **out, struct err *e);
-/* The rank has failed: its log moves to the run folder now. Takes NULL. */
-void agent_rank_log_collect(struct rank_log *l);
-/* Ends what was asked for, and logs to stderr from then on. Takes NULL. */
+/* The rank has failed, and has reported it. Takes NULL. */
+void agent_rank_log_fail(struct rank_log *l);
+/* Stops what is being collected, and logs to stderr from then on. Takes NULL. */
 void agent_rank_log_close(struct rank_log *l);
 
 #endif

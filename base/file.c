@@ -422,19 +422,22 @@ int file_make_own_dir(const char *path, struct err *e)
 				 path, S_ISREG(st.st_mode) ? "file" : word_of(st.st_mode));
 }
 
-int file_make_private_dir(const char *path, struct err *e)
+int file_check_private_dir(const char *path, struct err *e)
 {
 	struct stat st;
-	if (file_make_own_dir(path, e))
-		return -1;
 	if (lstat(path, &st))
-		return err_errno(e, ERR_IO, "%s: cannot stat the folder", path);
-	if (st.st_uid == geteuid() && !(st.st_mode & 022))
+		return err_errno(e, file_error_code(errno), "%s: cannot stat the folder", path);
+	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022))
 		return 0;
 	return err_set(e, ERR_DENIED,
-		       "%s: the folder belongs to user %u with mode %04o; it must be yours, and "
-		       "nobody else may write to it",
+		       "%s: belongs to user %u with mode %04o; it must be a folder of yours to "
+		       "which nobody else may write",
 		       path, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
+}
+
+int file_make_private_dir(const char *path, struct err *e)
+{
+	return file_make_own_dir(path, e) || file_check_private_dir(path, e) ? -1 : 0;
 }
 
 static void remove_tree_at(int parent, const char *name)

@@ -90,8 +90,9 @@ int file_make_dirs(const char *path, struct err *e);
  * that name. */
 int file_make_own_dir(const char *path, struct err *e);
 /* The same in a folder that others may write to, such as /tmp; ERR_DENIED if the folder is another user's, or
- * others may write to it. */
+ * others may write to it. file_check_private_dir makes nothing; ERR_NOTFOUND: there is no such folder. */
 int file_make_private_dir(const char *path, struct err *e);
+int file_check_private_dir(const char *path, struct err *e);
 /* Removes a folder with all that it contains, as far as permissions allow. Follows no link; does
  * nothing if `path` is not a folder. */
 void file_remove_tree(const char *path);

@@ -89,7 +89,7 @@ enum {
 	X(MSG_CLIENT_CKPT, client_ckpt, MSG_CLIENT_CKPT_FIELDS, "agent", "the task has saved a checkpoint of its own") \
 	X(MSG_NODE_PROGRESS, node_progress, MSG_NODE_PROGRESS_FIELDS, "agent", "from the first rank of a node: what progress, times, health and links say, for those of the node's ranks that have news (agent/node_relay.h)") \
 	X(MSG_COLLECT,   collect,  MSG_COLLECT_FIELDS,  "supervisor", "move the log of a rank from this node's folder to the run folder (log.local)") \
-	X(MSG_COLLECTED, collected, MSG_COLLECTED_FIELDS, "agent",    "the answer to collect")
+	X(MSG_COLLECTED, collected, MSG_COLLECTED_FIELDS, "agent",    "the answer to collect; also when the agent has done so by itself, because its rank has failed")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -323,7 +323,8 @@ enum {
 #define MSG_COLLECTED_FIELDS(F) \
 	F(rank,  INT,  REQUIRED, "as in collect") \
 	F(node,  TEXT, REQUIRED, "as in collect") \
-	F(error, LINE, OPTIONAL, "why the log stays where it is")
+	F(error, LINE, OPTIONAL, "why the log stays where it is") \
+	F(gone,  FLAG, OPTIONAL, "with error: there is no such log on the node")
 
 #define MSG_CONSOLE_HELLO_FIELDS(F) \
 	F(version, INT,  REQUIRED, "CONSOLE_VERSION of the console") \

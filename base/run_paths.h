@@ -7,7 +7,7 @@
  *     job.ini  submit-<n>.ini  submit-<n>.sbatch  submissions.jsonl  plan-<generation>.json  events.jsonl  metrics.jsonl
  *     health.jsonl  time.jsonl  ledger.jsonl  rollbacks.jsonl  lock
  *     metrics.<n>.jsonl and so on: earlier parts of these files (base/segments.h)
- *     logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
+ *     logs/id  logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
  *     logs/slurm-<id>.out  logs/guard.log  .pmix/
  *     preflight.json  copied  choices  state.json  control  tensorboard/events.out.tfevents.*
  *     trace/gen-<generation>/comm-<rank>.json
@@ -49,6 +49,9 @@ enum { RUN_PATH = PATH_MAX + 320 };
 #define RUN_CHOICES "choices"
 /* It exists once a checkpoint was copied to checkpoint.remote. */
 #define RUN_COPIED "copied"
+
+/* Tells the run from an earlier one in the same folder; it exists if logs stay on the nodes. */
+#define RUN_LOGS_ID RUN_LOGS "/id"
 
 /* A file or folder of a fixed name, one of the above. */
 void run_path(char out[RUN_PATH], const char *run, const char *name);

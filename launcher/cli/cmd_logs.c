@@ -214,14 +214,16 @@ static void tell_elsewhere(const struct rundir_logs *l, const struct arguments *
 static int print_logs(struct rundir_logs *l, struct printing *p, struct err *e)
 {
 	bool follow = p->a->follow;
+	int told = 0;
 	if (follow)
 		command_follow_begin();
 	do {
 		if (rundir_logs_read(l, !follow, print_line, p, e))
 			return -1;
 		p->failed |= fflush(stdout) != 0;
+		if (!told++)
+			tell_elsewhere(l, p->a);
 	} while (follow && !p->failed && command_follow_wait());
-	tell_elsewhere(l, p->a);
 	return 0;
 }
 

@@ -192,21 +192,6 @@ static int find_part(struct log_file *f, const char *folder, struct err *e)
 	return 1;
 }
 
-int rundir_log_file_move(struct log_file *f, const char *folder, struct err *e)
-{
-	struct segments s;
-	if (segments_list(folder, f->name, &s, e))
-		return -1;
-	if (!f->part && s.n)
-		f->part = s.numbers[s.n - 1];
-	if (f->part > f->known)
-		f->known = f->part;
-	f->parted = s.n > 0;
-	f->inode = 0;
-	segments_free(&s);
-	return 0;
-}
-
 /* The part was read, or is gone. */
 static void leave_part(struct log_file *f)
 {
@@ -215,13 +200,18 @@ static void leave_part(struct log_file *f)
 	f->at = 0;
 }
 
-/* Opens the part or the file. Returns 0 if it does not exist. */
-static int open_file(const struct log_file *f, const char *folder, int *fd, struct stat *st,
-		     struct err *e)
+static const char *folder_of(const struct log_file *f, const struct log_folders *in)
+{
+	return f->local ? in->local : in->shared;
+}
+
+/* Opens a part or the file (0). Returns 0 if it does not exist. */
+static int open_number(const struct log_file *f, const char *folder, uint32_t number, int *fd,
+		       struct stat *st, struct err *e)
 {
 	char path[RUN_PATH];
 	struct err why = ERR_INIT;
-	segments_path(path, folder, f->name, f->part);
+	segments_path(path, folder, f->name, number);
 	*fd = file_open(path, O_RDONLY, FILE_OWN, &why);
 	if (*fd < 0)
 		return why.code == ERR_NOTFOUND ? 0 : err_set(e, why.code, "%s", why.text);
@@ -231,13 +221,53 @@ static int open_file(const struct log_file *f, const char *folder, int *fd, stru
 	return err_errno(e, ERR_IO, "%s: cannot read", path);
 }
 
+/* The file of the node is gone. If the log is in the run folder now, steps to the part that the file has
+ * become. */
+static int follow_move(struct log_file *f, const struct log_folders *in, struct err *e)
+{
+	struct segments s;
+	struct stat st;
+	char path[RUN_PATH];
+	uint32_t above = f->highest > f->known ? f->highest : f->known;
+	segments_path(path, in->shared, f->name, 0);
+	if (lstat(path, &st))
+		return 0;
+	if (segments_list(in->shared, f->name, &s, e))
+		return -1;
+	int i = 0;
+	while (i < s.n && s.numbers[i] <= above)
+		i++;
+	if (i < s.n)
+		f->part = f->known = s.numbers[i];
+	else
+		f->at = 0;
+	f->local = false;
+	f->parted = true;
+	f->inode = 0;
+	segments_free(&s);
+	return 1;
+}
+
+/* Opens the part or the file that is to be read. Returns 0 if it does not exist. */
+static int open_file(struct log_file *f, const struct log_folders *in, int *fd, struct stat *st,
+		     struct err *e)
+{
+	int there = open_number(f, folder_of(f, in), f->part, fd, st, e);
+	if (there || !f->local)
+		return there;
+	if (f->part) /* it has its number there, too */
+		return open_number(f, in->shared, f->part, fd, st, e);
+	int moved = follow_move(f, in, e);
+	return moved <= 0 ? moved : open_number(f, in->shared, f->part, fd, st, e);
+}
+
 /* Opens what is to be read next. Returns 0 if there is nothing. Parts are looked for after the file was
  * opened: if it is split in between, it is in the list. */
-static int open_next(struct log_file *f, const char *folder, int *fd, struct stat *st,
+static int open_next(struct log_file *f, const struct log_folders *in, int *fd, struct stat *st,
 		     struct err *e)
 {
 	for (;;) {
-		int there = open_file(f, folder, fd, st, e);
+		int there = open_file(f, in, fd, st, e);
 		if (there < 0 || (there && f->part))
 			return there;
 		if (f->part) {
@@ -245,7 +275,7 @@ static int open_next(struct log_file *f, const char *folder, int *fd, struct sta
 			continue;
 		}
 		bool same = there && st->st_ino == f->inode;
-		int rc = !same && (f->inode || f->parted) ? find_part(f, folder, e) : 0;
+		int rc = !same && (f->inode || f->parted) ? find_part(f, folder_of(f, in), e) : 0;
 		if (rc && there)
 			close(*fd);
 		if (rc < 0)
@@ -261,13 +291,13 @@ static int open_next(struct log_file *f, const char *folder, int *fd, struct sta
 }
 
 /* Reads more of the log. Returns how much; 0: there is no more by now. */
-static ssize_t read_more(struct log_file *f, const char *folder, struct err *e)
+static ssize_t read_more(struct log_file *f, const struct log_folders *in, struct err *e)
 {
 	struct stat st;
 	ssize_t n;
 	int fd;
 	for (;;) {
-		int there = open_next(f, folder, &fd, &st, e);
+		int there = open_next(f, in, &fd, &st, e);
 		if (there <= 0)
 			return there;
 		f->dated = (double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec * 1e-9;
@@ -276,7 +306,8 @@ static ssize_t read_more(struct log_file *f, const char *folder, struct err *e)
 		while (n < 0 && errno == EINTR);
 		close(fd);
 		if (n < 0)
-			return err_errno(e, ERR_IO, "%s/%s: cannot read", folder, f->name);
+			return err_errno(e, ERR_IO, "%s/%s: cannot read", folder_of(f, in),
+					 f->name);
 		f->at += n;
 		f->end += (size_t)n;
 		if (n || !f->part)
@@ -300,7 +331,7 @@ static int take_line(struct log_file *f, char *end, bool newline)
 	return 1;
 }
 
-int rundir_log_file_next(struct log_file *f, const char *folder, size_t room, bool parts,
+int rundir_log_file_next(struct log_file *f, const struct log_folders *in, size_t room, bool parts,
 			 struct err *e)
 {
 	f->line = NULL;
@@ -314,7 +345,7 @@ int rundir_log_file_next(struct log_file *f, const char *folder, size_t room, bo
 			return take_line(f, f->data + f->end, false);
 		if (make_room(f, room, e))
 			return -1;
-		ssize_t n = read_more(f, folder, e);
+		ssize_t n = read_more(f, in, e);
 		if (n < 0)
 			return -1;
 		if (!n)

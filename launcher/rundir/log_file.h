@@ -4,6 +4,10 @@
  *
  * The log of a rank may be split at any time (agent/log_parts.h). The reader notices that the file has
  * become a part by its inode, and reads on in that part, the later ones and then the file.
+ *
+ * A log in the folder of this node may move to the run folder at any time (agent/log_parts.h). Its parts keep
+ * their numbers there, and the file becomes the next part. So what was read of the file is in the first part whose
+ * number is above that of each part which the node had.
  */
 #ifndef MUSTER_LAUNCHER_RUNDIR_LOG_FILE_H
 #define MUSTER_LAUNCHER_RUNDIR_LOG_FILE_H
@@ -24,8 +28,10 @@ struct log_file {
 	uint32_t known; /* no part up to this number is read any more, except `part` */
 	ino_t inode; /* of the file itself, once something of it may have been read; 0: not yet */
 	bool parted; /* the log has parts */
-	bool local;  /* it is in the folder of this node; for logs.c */
-	char *data;  /* NULL: no buffer */
+	bool local;  /* it is in the folder of this node */
+	uint32_t
+		highest; /* of a local log: the number of its last part when it was last looked for */
+	char *data;      /* NULL: no buffer */
 	size_t begin, end, room;
 	char *line;   /* the current one; ends with a NUL. NULL: there is none by now */
 	double time;  /* of the current line */
@@ -44,13 +50,17 @@ void rundir_log_file_fini(struct log_file *f);
 /* The length of the name of a part's log: of n1-0.3.log that of n1-0. 0: it is none. */
 size_t rundir_log_part(const char *name);
 
+/* Where logs are. */
+struct log_folders {
+	const char *shared; /* in the run folder */
+	const char *local;  /* of this node */
+};
+
 /* Steps to the next line of the log. room: how much is read at once. parts: whether a line
  * that ends without a newline counts. Returns 1; 0: there is none by now. A file that cannot be read
- * is an error; one that was removed has no more lines. folder: of the logs. */
-int rundir_log_file_next(struct log_file *f, const char *folder, size_t room, bool parts,
+ * is an error; one that was removed has no more lines. */
+int rundir_log_file_next(struct log_file *f, const struct log_folders *in, size_t room, bool parts,
 			 struct err *e);
-/* The log has moved to this folder, where the file that was read has become a part (agent/log_parts.h). */
-int rundir_log_file_move(struct log_file *f, const char *folder, struct err *e);
 /* Frees the buffer, unless it holds the begin of a line. */
 void rundir_log_file_rest(struct log_file *f);
 

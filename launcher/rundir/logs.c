@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/run_paths.h"
+#include "base/segments.h"
 #include "launcher/rundir/log_file.h"
 #include "launcher/rundir/state.h"
 #include "launcher/rundir/windows.h"
@@ -19,15 +20,18 @@ enum { BUFFERS = 16 << 20, LEAST_BUFFER = 4096, MOST_BUFFER = 1 << 16 };
 
 struct rundir_logs {
 	char run[RUN_PATH];
-	char local[RUN_PATH]; /* where logs stay if this host is a node of the run; "": nowhere */
+	/* where logs stay if this host is a node of the run, "": nowhere; the folder above, if muster has
+	 * chosen it */
+	char local[RUN_PATH], parent[PATH_MAX];
 	int world; /* of the last generation, if its logs stay on the nodes; 0: they do not */
 	struct rundir_logs_options o;
 	struct rundir_windows windows;
 	struct log_file *files;
 	struct log_file **heap; /* those with a line; the one with the earliest is first */
 	size_t n, room, in_heap;
-	int lowest, highest; /* ranks that have a log */
-	char node[256];      /* one of their nodes; "": there is no log of a rank */
+	struct ranges ranks; /* that have a log; if they are too scattered, some are left out */
+	int lowest, highest;
+	char node[256]; /* one of their nodes; "": there is no log of a rank */
 };
 
 /* How many ranks the last generation has had; 0: unknown. */
@@ -42,23 +46,40 @@ static int read_world(const char *run)
 	return world;
 }
 
-/* A run folder without a job, or with that of a newer muster, has logs nevertheless. */
-static void find_local(struct rundir_logs *l)
+/* Where the logs of this host are, and how many ranks have theirs on the nodes. */
+static int find_local(struct rundir_logs *l, struct job *job, struct err *e)
 {
 	char path[RUN_PATH], run[PATH_MAX], host[256] = "";
-	struct job *job = malloc(sizeof *job); /* too large for a small stack */
-	struct err ignored = ERR_INIT;
 	run_path(path, l->run, RUN_JOB);
 	gethostname(host, sizeof host - 1);
-	if (job && realpath(l->run, run) && !job_load(path, NULL, 0, job, &ignored) &&
-	    job_logs_local(job, INT_MAX)) {
-		host[strcspn(host, ".")] = '\0';
-		if (job_logs_folder(job, run, host, NULL, l->local, &ignored))
-			*l->local = '\0';
-		int world = read_world(run);
-		l->world = job_logs_local(job, world) ? world : 0;
-	}
+	host[strcspn(host, ".")] = '\0';
+	if (!realpath(l->run, run))
+		return err_errno(e, ERR_IO, "%s: cannot resolve the path", l->run);
+	if (job_load(path, NULL, 0, job, e) ||
+	    job_logs_folder(job, run, host, l->parent, l->local, e))
+		return -1;
+	if (!job_logs_auto(job))
+		*l->parent = '\0';
+	int world = read_world(run);
+	l->world = job_logs_local(job, world) ? world : 0;
+	return 0;
+}
+
+/* Whether this host has a folder with logs of the run, to which nobody else may write. A run folder without a job,
+ * or with that of a newer muster, has logs nevertheless. */
+static bool has_local(struct rundir_logs *l)
+{
+	char path[RUN_PATH];
+	struct stat st;
+	struct err ignored = ERR_INIT;
+	run_path(path, l->run, RUN_LOGS_ID);
+	struct job *job = *l->local || lstat(path, &st) ? NULL
+							: malloc(sizeof *job); /* it is large */
+	if (job && find_local(l, job, &ignored))
+		*l->local = '\0';
 	free(job);
+	return *l->local && (!*l->parent || !file_check_private_dir(l->parent, &ignored)) &&
+	       !file_check_private_dir(l->local, &ignored);
 }
 
 int rundir_logs_open(const char *run, const struct rundir_logs_options *o, struct rundir_logs **out,
@@ -69,7 +90,6 @@ int rundir_logs_open(const char *run, const struct rundir_logs_options *o, struc
 		return err_set(e, ERR_NOMEM, "%s: no memory to read its logs", run);
 	snprintf(l->run, sizeof l->run, "%s", run);
 	l->o = *o;
-	find_local(l);
 	if (rundir_windows_read(run, &l->windows, e)) {
 		free(l);
 		return -1;
@@ -154,10 +174,12 @@ static void folder_path(const struct rundir_logs *l, bool local, char out[RUN_PA
 		run_path(out, l->run, RUN_LOGS);
 }
 
+/* Also of a log that is not wanted. */
 static void note_rank(struct rundir_logs *l, const struct log_file *f)
 {
 	if (f->rank < 0)
 		return;
+	ranges_add(&l->ranks, f->rank, 1, NULL);
 	if (!*l->node || f->rank < l->lowest)
 		l->lowest = f->rank;
 	if (!*l->node || f->rank > l->highest)
@@ -185,7 +207,7 @@ static int look_at(struct rundir_logs *l, const char *folder, bool local, const 
 }
 
 /* A file of which nothing was read begins with its parts. */
-static void note_part(struct rundir_logs *l, bool local, const char *name)
+static void note_part(struct rundir_logs *l, bool local, const char *name, bool new)
 {
 	char log[NAME_MAX + 8];
 	struct log_file key;
@@ -196,15 +218,20 @@ static void note_part(struct rundir_logs *l, bool local, const char *name)
 	if (!rundir_log_file_init(&key, log, 0))
 		return;
 	struct log_file *f = l->n ? bsearch(&key, l->files, l->n, sizeof key, compare_files) : NULL;
-	if (f && f->local == local && !f->at && !f->known) {
+	if (new &&f && f->local == local && !f->at && !f->known) {
 		f->parted = true;
 		f->inode = 0;
 	}
+	uint32_t number = (uint32_t)segments_number(name, log);
+	if (f && f->local && local && number > f->highest)
+		f->highest = number;
 	rundir_log_file_fini(&key);
 }
 
-/* Calls look_at() or note_part() for each name in the folder. */
-static int scan(struct rundir_logs *l, bool local, size_t known, bool parts, struct err *e)
+/* What is done with each name of a folder. */
+enum look { LOOK_FILES, LOOK_PARTS, LOOK_NEW_PARTS };
+
+static int scan(struct rundir_logs *l, bool local, size_t known, enum look look, struct err *e)
 {
 	char folder[RUN_PATH];
 	struct dirent *at;
@@ -216,10 +243,10 @@ static int scan(struct rundir_logs *l, bool local, size_t known, bool parts, str
 				       : err_errno(e, file_error_code(errno),
 						   "%s: cannot list the logs", folder);
 	while (!rc && (more = file_list_next(d, &at)) > 0) {
-		if (parts)
-			note_part(l, local, at->d_name);
-		else
+		if (look == LOOK_FILES)
 			rc = look_at(l, folder, local, at->d_name, known);
+		else
+			note_part(l, local, at->d_name, look == LOOK_NEW_PARTS);
 	}
 	closedir(d);
 	if (more < 0)
@@ -228,22 +255,24 @@ static int scan(struct rundir_logs *l, bool local, size_t known, bool parts, str
 }
 
 /* Adds the files that are new. A second look finds their parts: it sees all that were there when the
- * inodes of the files were read. */
-static int look_for_new(struct rundir_logs *l, bool local, struct err *e)
+ * inodes of the files were read. Those of the node are also looked for afterwards: see log_file.h. */
+static int look_in(struct rundir_logs *l, bool local, struct err *e)
 {
 	size_t known = l->n;
-	int rc = scan(l, local, known, false, e);
-	if (l->n > known)
+	if (scan(l, local, known, LOOK_FILES, e))
+		return -1;
+	bool new = l->n > known;
+	if (new)
 		qsort(l->files, l->n, sizeof *l->files, compare_files);
-	return rc || l->n == known ? rc : scan(l, local, known, true, e);
+	return new || local ? scan(l, local, known, new ? LOOK_NEW_PARTS : LOOK_PARTS, e) : 0;
 }
 
 /* A log that is in the run folder is read there. */
 static int look_for_files(struct rundir_logs *l, struct err *e)
 {
-	if (look_for_new(l, false, e))
+	if (look_in(l, false, e))
 		return -1;
-	return *l->local ? look_for_new(l, true, e) : 0;
+	return has_local(l) ? look_in(l, true, e) : 0;
 }
 
 /* --- The heap --- */
@@ -285,15 +314,16 @@ static int leave_out(struct rundir_logs *l, struct log_file *f, const struct err
 
 static int step(struct rundir_logs *l, struct log_file *f, bool parts, struct err *e)
 {
-	char folder[RUN_PATH];
+	char shared[RUN_PATH];
+	const struct log_folders in = { .shared = shared, .local = l->local };
 	struct err why = ERR_INIT;
 	size_t room = BUFFERS / l->n;
 	room = room < LEAST_BUFFER ? LEAST_BUFFER : room > MOST_BUFFER ? MOST_BUFFER : room;
-	folder_path(l, f->local, folder);
+	run_path(shared, l->run, RUN_LOGS);
 	/* Lines that are too old are many; the merge need not see them. */
 	int rc;
 	do
-		rc = rundir_log_file_next(f, folder, room, parts, &why);
+		rc = rundir_log_file_next(f, &in, room, parts, &why);
 	while (rc > 0 && f->time < l->o.from);
 	if (rc < 0)
 		rc = leave_out(l, f, &why, e);
@@ -304,26 +334,12 @@ static int step(struct rundir_logs *l, struct log_file *f, bool parts, struct er
 	return rc;
 }
 
-/* A log of this node may have been collected since the last look: then it is in the run folder. */
-static int follow_move(const struct rundir_logs *l, struct log_file *f, struct err *e)
-{
-	char from[RUN_PATH], folder[RUN_PATH], to[RUN_PATH];
-	struct stat st;
-	folder_path(l, false, folder);
-	run_path(from, l->local, f->name);
-	run_path(to, folder, f->name);
-	if (!lstat(from, &st) || lstat(to, &st))
-		return 0;
-	f->local = false;
-	return rundir_log_file_move(f, folder, e);
-}
-
 static int fill_heap(struct rundir_logs *l, bool parts, struct err *e)
 {
 	l->in_heap = 0;
 	for (size_t i = 0; i < l->n; i++) {
 		struct log_file *f = &l->files[i];
-		int rc = f->local && follow_move(l, f, e) ? -1 : step(l, f, parts, e);
+		int rc = step(l, f, parts, e);
 		if (rc < 0)
 			return -1;
 		if (rc)
@@ -332,6 +348,11 @@ static int fill_heap(struct rundir_logs *l, bool parts, struct err *e)
 	for (size_t i = l->in_heap / 2; i-- > 0;)
 		sift_down(l, i);
 	return 0;
+}
+
+int rundir_logs_elsewhere(const struct rundir_logs *l)
+{
+	return l->world - (int)ranges_count(&l->ranks, 0, l->world);
 }
 
 /* No log fits the options; of a run without any, that is no error. */
@@ -350,17 +371,6 @@ static int refuse_empty(const struct rundir_logs *l, struct err *e)
 	return err_set(e, ERR_NOTFOUND,
 		       "%s: no such rank of this run has a log; there are logs of ranks %d to %d%s",
 		       l->run, l->lowest, l->highest, rest);
-}
-
-int rundir_logs_elsewhere(const struct rundir_logs *l)
-{
-	int here = 0, last = -1;
-	for (size_t i = 0; i < l->n; i++) { /* a rank may have been on several nodes */
-		const struct log_file *f = &l->files[i];
-		here += f->rank > last && f->rank < l->world;
-		last = f->rank > last ? f->rank : last;
-	}
-	return l->world > here ? l->world - here : 0;
 }
 
 int rundir_logs_read(struct rundir_logs *l, bool parts,

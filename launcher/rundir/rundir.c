@@ -4,16 +4,19 @@
 #include "base/file.h"
 #include "base/run_paths.h"
 #include "launcher/rundir/output.h"
+#include "plan/spec/job/node_path.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -143,6 +146,20 @@ static double mono_s(void)
 void rundir_set_watch(struct rundir *r, const struct rundir_watch *w)
 {
 	r->watch = *w;
+}
+
+int rundir_make_logs_id(struct rundir *r, struct err *e)
+{
+	char path[RUN_PATH], text[JOB_LOGS_ID + 2];
+	struct stat st;
+	uint64_t id = 0;
+	run_path(path, r->path, RUN_LOGS_ID);
+	if (!lstat(path, &st))
+		return 0;
+	if (getrandom(&id, sizeof id, 0) != sizeof id)
+		return err_errno(e, ERR_INTERNAL, "%s: no random number", path);
+	snprintf(text, sizeof text, "%016" PRIx64 "\n", id);
+	return file_replace(path, text, JOB_LOGS_ID + 1, e);
 }
 
 int rundir_open(const char *parent, const char *name, struct rundir **out, struct err *e)

@@ -29,7 +29,7 @@
  *     rollbacks.jsonl         what is skipped because numbers became bad (launcher/rundir/rollbacks.h)
  *     ledger.jsonl            what the agents consumed (agent/engine/data/ledger_lines.h); ledger.<n>.jsonl
  *                             are earlier parts (agent/engine/data/ledger_parts.h)
- *     logs/                   <node>-<rank>.log of each agent, unless it stays on its node (log.local);
+ *     logs/                   id: a random number (plan/spec/job/node_path.h); <node>-<rank>.log of each agent, unless it stays on its node (log.local);
  *                             <node>-<rank>.<n>.log are earlier parts (agent/log_parts.h); launch-<generation>.log: what agents
  *                             and srun print outside these logs; slurm-<id>.out of a submission
  *     trace/gen-<generation>/ comm-<rank>.json: the flight recorder of a rank, written if an
@@ -140,6 +140,8 @@ int rundir_lost(const struct rundir *r);
  * without the run folder it is lost. Returns, once for each such event, what people should know,
  * valid until the next line; otherwise NULL. */
 const char *rundir_trouble(struct rundir *r);
+/* Makes the file RUN_LOGS_ID, unless it exists. */
+int rundir_make_logs_id(struct rundir *r, struct err *e);
 /* Makes logs/ and ckpt/ again if they were deleted. ERR_NOTFOUND: the run folder or its lock
  * was. */
 int rundir_renew(struct rundir *r, struct err *e);

@@ -24,10 +24,19 @@ static bool tell(struct supervisor *s, int by, int rank, const char *node)
 	return told;
 }
 
-/* In other states the agents leave, or are not all there. */
+/* In other states the agents leave. */
 static bool can_ask(const struct supervisor *s)
 {
-	return s->state == SUP_TRAINING || s->state == SUP_STOPPING || s->state == SUP_EXITING;
+	return s->state == SUP_STARTING || s->state == SUP_PREPARING || s->state == SUP_TRAINING ||
+	       s->state == SUP_STOPPING || s->state == SUP_EXITING;
+}
+
+void supervise_collect_begin(struct supervisor *s)
+{
+	struct err e = ERR_INIT;
+	if (job_logs_local(&s->d->job, s->d->plan.world) && rundir_make_logs_id(s->o.run, &e))
+		supervise_terminal_event(s->o.term, TONE_WARN, "warn",
+					 "%s; the logs of all ranks are in the run folder", e.text);
 }
 
 /* --- What consoles ask for ---------------------------------------------------------------------- */
@@ -36,6 +45,8 @@ static void end_asked(struct supervisor *s, const struct msg_console_answer *a)
 {
 	struct collect_state *t = &s->collect;
 	t->awaited = t->asked = t->failed = 0;
+	for (int r = 0; r < s->world; r++)
+		s->ranks[r].log_asked = false;
 	supervise_console_tell_all(s, CONSOLE_AWAITS_LOGS, a);
 }
 
@@ -57,7 +68,7 @@ static bool is_wanted(const struct supervisor *s, int rank, const struct ranges 
 		      const struct msg_console_ask *m)
 {
 	const struct rank_state *k = &s->ranks[rank];
-	return rank && k->ready && k->connection && !k->log_shared &&
+	return rank && k->connection && !k->waits && !k->log_shared &&
 	       (!m->has_ranks || ranges_count(ranks, rank, rank + 1)) &&
 	       (!m->has_node || !strcmp(m->node, supervise_node(s, rank)));
 }
@@ -67,17 +78,17 @@ static int tell_wanted(struct supervisor *s, const struct ranges *ranks,
 		       const struct msg_console_ask *m)
 {
 	struct collect_state *t = &s->collect;
-	int awaited = 0;
+	int awaited = 0; /* of this console */
 	for (int r = 0; r < s->world; r++) {
 		struct rank_state *k = &s->ranks[r];
 		if (!is_wanted(s, r, ranks, m))
 			continue;
-		awaited++;
-		if (k->log_asked) /* for another console */
-			continue;
-		k->log_asked = tell(s, r, r, supervise_node(s, r));
-		t->awaited += k->log_asked;
-		t->asked += k->log_asked;
+		if (!k->log_asked && tell(s, r, r, supervise_node(s, r))) {
+			k->log_asked = true;
+			t->awaited++;
+			t->asked++;
+		}
+		awaited += k->log_asked;
 	}
 	t->generation = s->generation;
 	return awaited;
@@ -99,7 +110,7 @@ void supervise_collect_ask(struct supervisor *s, struct console *k, const struct
 		   : "no log of these ranks has to be collected",
 		 n, n == 1 ? " is" : "s are");
 	a.text = text;
-	a.more = n > 0 && s->collect.awaited > 0;
+	a.more = n > 0;
 	k->awaits = a.more ? CONSOLE_AWAITS_LOGS : k->awaits;
 	supervise_console_answer(k, &a);
 }
@@ -109,8 +120,6 @@ static void note_asked(struct supervisor *s, int by, const struct msg_collected 
 	struct collect_state *t = &s->collect;
 	struct rank_state *k = &s->ranks[by];
 	k->log_asked = false;
-	if (!t->awaited || t->generation != s->generation)
-		return; /* the consoles were told that the generation has ended */
 	if (m->has_error && !t->failed++)
 		snprintf(t->why, sizeof t->why, "rank %d on %.200s: %.800s", by,
 			 supervise_node(s, by), m->error);
@@ -160,18 +169,17 @@ static int find_agent(const struct supervisor *s, const struct collect_lost *l)
 	return found;
 }
 
-static void ask_for_lost(struct supervisor *s, struct collect_lost *l)
+static void ask_for_lost(struct supervisor *s, const struct collect_lost *l)
 {
 	int by = find_agent(s, l);
-	if (by >= 0 && tell(s, by, l->rank, l->node))
-		l->asked = s->generation;
+	if (by >= 0)
+		tell(s, by, l->rank, l->node);
 }
 
-void supervise_collect_lost(struct supervisor *s)
+void supervise_collect_lost(struct supervisor *s, int rank)
 {
 	struct collect_state *t = &s->collect;
-	int rank = s->cause.rank;
-	if (rank <= 0 || !stay_on_nodes(s) || s->ranks[rank].failed ||
+	if (rank <= 0 || rank >= s->world || !stay_on_nodes(s) || s->ranks[rank].log_shared ||
 	    find_lost(s, supervise_node(s, rank), rank))
 		return;
 	if (t->n_lost == COLLECT_LOST)
@@ -179,28 +187,25 @@ void supervise_collect_lost(struct supervisor *s)
 	struct collect_lost *l = &t->lost[t->n_lost++];
 	*l = (struct collect_lost){ .rank = rank };
 	snprintf(l->node, sizeof l->node, "%s", supervise_node(s, rank));
-	ask_for_lost(s, l);
 }
 
 void supervise_collect_ready(struct supervisor *s)
 {
 	for (int i = 0; i < s->collect.n_lost; i++)
-		if (s->collect.lost[i].asked != s->generation)
-			ask_for_lost(s, &s->collect.lost[i]);
+		ask_for_lost(s, &s->collect.lost[i]);
 }
 
-/* An agent that begins the next generation may not have it in its folder any more: the rank had no log on this
- * node, or its log is in the run folder. Other failures may pass. */
+/* What fails otherwise than because there is no such log is tried again in the next generation. */
 static void note_lost(struct supervisor *s, struct collect_lost *l, const struct msg_collected *m)
 {
 	char text[1300];
-	if (!m->has_error) {
-		forget(s, l);
-		return;
+	if (m->has_error) {
+		snprintf(text, sizeof text, "the log of rank %d, which was lost, %s %.200s: %.900s",
+			 l->rank, m->has_gone ? "is not on" : "stays on", l->node, m->error);
+		supervise_report_log(s, l->rank < s->world ? l->rank : 0, "warn", text);
 	}
-	snprintf(text, sizeof text, "the log of rank %d, which was lost, stays on %.200s: %.900s",
-		 l->rank, l->node, m->error);
-	supervise_report_log(s, l->rank < s->world ? l->rank : 0, "warn", text);
+	if (!m->has_error || m->has_gone)
+		forget(s, l);
 }
 
 void supervise_collect_note(struct supervisor *s, int by, const struct msg_collected *m)

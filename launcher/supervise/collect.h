@@ -3,10 +3,11 @@
  *
  * The agent of a rank moves its log to the run folder when it is told to (agent/rank_log.h):
  *   - because a console asks for it, as muster logs RUN --rank R does. The console gets a second answer when all
- *     ranks that it named have answered;
- *   - because the rank was lost. If its agent is gone, another one of its node does it, now or in the next
- *     generation. What cannot be collected until the run ends is said then, with the place of the log.
- * A rank that fails by an error of its own collects its log by itself.
+ *     ranks that consoles have named meanwhile have answered;
+ *   - because the rank was lost. Then an agent of its node does it once the next generation trains: the agents of a
+ *     generation that is lost should leave it quickly. What could not be collected until the run ends is said
+ *     then, with the place of the log. A rank that fails by an error of its own may collect its log by itself, and
+ *     says so.
  *
  * Only the files of this room include it.
  */
@@ -33,7 +34,6 @@ struct collect_state {
 	struct collect_lost {
 		char node[256];
 		int rank;
-		uint32_t asked; /* the generation that was asked last; 0: none */
 	} lost[COLLECT_LOST];
 	int n_lost;
 };
@@ -43,9 +43,11 @@ void supervise_collect_ask(struct supervisor *s, struct console *k,
 			   const struct msg_console_ask *m);
 /* The answer of the agent `by`. */
 void supervise_collect_note(struct supervisor *s, int by, const struct msg_collected *m);
-/* The generation is lost because of s->cause. */
-void supervise_collect_lost(struct supervisor *s);
-/* All ranks are ready: asks again for the logs of ranks that were lost. */
+/* A generation begins. */
+void supervise_collect_begin(struct supervisor *s);
+/* The rank is lost; -1: none in particular. */
+void supervise_collect_lost(struct supervisor *s, int rank);
+/* All ranks are ready: asks for the logs of ranks that were lost. */
 void supervise_collect_ready(struct supervisor *s);
 /* Ends what consoles wait for if its generation is over. */
 void supervise_collect_check(struct supervisor *s);

@@ -86,6 +86,7 @@ void supervise_start_generation(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
 	supervise_enter(s, SUP_STARTING, s->o.limits.start);
+	supervise_collect_begin(s);
 	if (!(s->generation ? supervise_agents_start(s, &e) : launch_first_agents(s, &e))) {
 		if (s->hellos == s->world) /* no agent was missing */
 			supervise_handle(s, EV_ALL_CONNECTED, NULL, NULL);

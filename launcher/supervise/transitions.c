@@ -181,7 +181,7 @@ static void lose_generation(struct supervisor *s)
 	s->outcome = stops_for_good(s) ? OUTCOME_STOPPED : OUTCOME_RESTART;
 	s->recovery.growing = false;
 	supervise_report_loss(s);
-	supervise_collect_lost(s);
+	supervise_collect_lost(s, s->cause.rank);
 	supervise_recovery_survey(s, true);
 	if (!trace) {
 		leave_generation(s);
@@ -227,8 +227,10 @@ static void do_regroup_timeout(struct supervisor *s, const struct cause *c)
 /* Another rank is lost meanwhile, or tells late that the generation is lost. */
 static void do_lose_more(struct supervisor *s, const struct cause *c)
 {
-	if (c->loss->rank >= 0 && !supervise_blames_another(c->loss))
+	if (c->loss->rank >= 0 && !supervise_blames_another(c->loss)) {
+		supervise_collect_lost(s, c->loss->rank);
 		supervise_regroup_exclude(s, c->loss->rank);
+	}
 	do_idle(s, c);
 }
 

@@ -77,14 +77,70 @@ words() { echo "log.local=$BATS_FILE_TMPDIR/nodes/%N parallel.dp=4"; }
 }
 
 @test "without another generation the end of the run says where the log is" {
-	long last $(words) restart.warm=no restart.max_restarts=0
+	long last $(words) restart.max_restarts=0
 	kill -9 "$(agent_pid last 2)"
-	ended 4 || ended 1
+	ended 1
 	cat "$BATS_FILE_TMPDIR/last.out"
-	[[ $(shared last) == "0 2 " ]] || {
-		at=$(grep -oP 'rank 2 was lost, and its log is still on .*: \K.*' "$BATS_FILE_TMPDIR/last.out")
-		grep "rank 2 of 4" "$at"
-	}
+	[[ $(shared last) == "0 " ]]
+	at=$(grep -oP 'rank 2 was lost, and its log is still on .*: \K.*' "$BATS_FILE_TMPDIR/last.out")
+	grep "rank 2 of 4" "$at"
+}
+
+@test "a rank that is killed again and again keeps one log, in the run folder" {
+	local i
+	long again $(words)
+	for i in 2 3; do
+		kill -9 "$(agent_pid again 2)"
+		wait_for 60 generation_steps again $i
+		wait_for 60 eval '[[ $(shared again) == "0 2 " ]]'
+	done
+	"$MUSTER" stop again
+	ended 75
+	cat "$BATS_FILE_TMPDIR/again.out"
+	! grep -E "was lost, and its log|its log" "$BATS_FILE_TMPDIR/again.out"
+	[[ -z $(event again log) ]]
+	[[ $("$MUSTER" logs again --rank 2 | grep -c "rank 2 of 4") -eq 3 ]]
+}
+
+@test "a run that begins anew in the folder of another does not show that one's logs" {
+	run_tiny anew $(words)
+	rm -r "$(run_folder anew)"
+	run_tiny anew $(words)
+	[[ $("$MUSTER" logs anew | grep -c "rank 3 of 4") -eq 1 ]]
+}
+
+# Prints the lines that are missing, doubled or out of order among those of a rank, from a program that numbers them.
+count_wrong() { awk -v rank="$1" '$0 ~ "of " rank "$" { if ($(NF - 2) != next_one + 0) wrong++; next_one = $(NF - 2) + 1 } END { print wrong + 0, next_one + 0 }'; }
+
+@test "a reader sees each line once while the log splits, moves and splits again" {
+	cat >"$BATS_TEST_TMPDIR/task" <<-'PY'
+		import os, sys, time
+		rank = os.environ["RANK"]
+		for i in range(60000):
+		    print("line", i, "of", rank, flush=i % 500 == 0)
+		    if i % 20000 == 0:
+		        time.sleep(0.3)
+		open(os.path.join(sys.argv[1], rank), "w").close()
+		while not os.path.exists(os.path.join(sys.argv[1], "end")):
+		    time.sleep(0.05)
+	PY
+	"$MUSTER" run job.name=lines "job.run_dir=$BATS_FILE_TMPDIR" $(words) log.keep=40 program.show=none -- \
+		python3 "$BATS_TEST_TMPDIR/task" "$BATS_TEST_TMPDIR" </dev/null >"$BATS_FILE_TMPDIR/lines.out" 2>&1 3>&- &
+	pid=$!
+	wait_for 60 eval '[[ $(local_ranks lines) == "1 2 3 " ]]'
+	"$MUSTER" logs lines --follow >"$BATS_TEST_TMPDIR/follower" 2>&1 3>&- &
+	local follower=$!
+	"$MUSTER" logs lines --rank 1-2 >/dev/null
+	[[ $(shared lines) == "0 1 2 " && $(local_ranks lines) == "3 " ]]
+	wait_for 60 eval '[[ -e $BATS_TEST_TMPDIR/0 && -e $BATS_TEST_TMPDIR/1 && -e $BATS_TEST_TMPDIR/2 && -e $BATS_TEST_TMPDIR/3 ]]'
+	wait_for 60 eval '[[ $(grep -c "line 59999 of" "$BATS_TEST_TMPDIR/follower") -eq 4 ]]'
+	kill "$follower"
+	: >"$BATS_TEST_TMPDIR/end"
+	ended 0
+	for rank in 0 1 2 3; do
+		[[ $(count_wrong $rank <"$BATS_TEST_TMPDIR/follower") == "0 60000" ]]
+		[[ $("$MUSTER" logs lines | count_wrong $rank) == "0 60000" ]]
+	done
 }
 
 @test "the log of a rank that fails by an error of its own moves" {
@@ -106,7 +162,7 @@ words() { echo "log.local=$BATS_FILE_TMPDIR/nodes/%N parallel.dp=4"; }
 	run_tiny open log.local="$BATS_FILE_TMPDIR/open" parallel.dp=2
 	chmod 777 "$BATS_FILE_TMPDIR"/open/open-*
 	run_tiny open log.local="$BATS_FILE_TMPDIR/open" parallel.dp=2 job.steps=25
-	event open log | grep "open-.*nobody else may write to it"
+	event open log | grep "open-.*nobody else may write"
 	[[ $(shared open) == "0 1 " ]]
 }
 

@@ -22,6 +22,7 @@
 enum { KEEP = 40000, ALL = 1 << 30, LINES = 3000, THREADS = 4 };
 
 static char dir[64], logs[80], local[80];
+static atomic_bool stop;
 
 static int make_dir(void **state)
 {
@@ -107,10 +108,10 @@ static void all_files_move_and_the_log_goes_on_in_the_run_folder(void **state)
 	write_lines(0, LINES);
 	assert_true(count_names(local) > 2);
 	assert_int_equal(count_names(logs), 0);
-	assert_int_equal(agent_log_collect(&l, NULL), 0);
+	assert_int_equal(agent_log_collect(&l, &stop, NULL), 0);
 	assert_int_equal(count_names(local), 0);
 	write_lines(LINES, 2 * LINES);
-	assert_int_equal(agent_log_collect(&l, NULL), 0); /* it is there */
+	assert_int_equal(agent_log_collect(&l, &stop, NULL), 0); /* it is there */
 	assert_int_equal(l.fd, fd);
 	close_log(&l);
 	/* The next generation goes on there, too. */
@@ -130,7 +131,7 @@ static void the_bound_holds_after_the_move(void **state)
 	(void)state;
 	open_log(&l, KEEP, KEEP / 4);
 	write_lines(0, LINES);
-	assert_int_equal(agent_log_collect(&l, NULL), 0);
+	assert_int_equal(agent_log_collect(&l, &stop, NULL), 0);
 	read_all(logs, &text);
 	assert_true(text.len > KEEP / 2 && text.len <= KEEP);
 	write_lines(LINES, 2 * LINES);
@@ -174,7 +175,7 @@ static void threads_lose_no_line_while_the_log_moves(void **state)
 	}
 	while (atomic_load(&written) < LINES) /* the move begins while all write */
 		usleep(100);
-	assert_int_equal(agent_log_collect(&l, NULL), 0);
+	assert_int_equal(agent_log_collect(&l, &stop, NULL), 0);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	close_log(&l);
@@ -196,13 +197,13 @@ static void the_log_of_a_dead_rank_moves_too(void **state)
 	struct err e = ERR_INIT;
 	const struct agent_log_place at = place();
 	(void)state;
-	assert_int_equal(agent_log_collect_of(&at, &e), -1);
+	assert_int_equal(agent_log_collect_of(&at, &stop, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_int_equal(count_names(logs), 0);
 	open_log(&l, ALL, KEEP);
 	write_lines(0, LINES);
 	close_log(&l);
-	assert_int_equal(agent_log_collect_of(&at, NULL), 0);
+	assert_int_equal(agent_log_collect_of(&at, &stop, NULL), 0);
 	assert_int_equal(count_names(local), 0);
 	open_log(&l, ALL, KEEP);
 	write_lines(LINES, LINES + 1);
@@ -226,7 +227,7 @@ static void what_is_in_the_run_folder_stays(void **state)
 	log_setup(l.fd, LOG_INFO, "n:3");
 	write_lines(0, 1);
 	close_log(&l);
-	assert_int_equal(agent_log_collect_of(&at, NULL), 0);
+	assert_int_equal(agent_log_collect_of(&at, &stop, NULL), 0);
 	read_all(logs, &text);
 	assert_lines(buf_str(&text), 0, 2);
 	buf_fini(&text);
@@ -243,7 +244,7 @@ static void check_failure(const char *blocker)
 	assert_int_equal(mkdir(path, 0700), 0);
 	open_log(&l, ALL, ALL);
 	write_lines(0, 10);
-	assert_int_equal(agent_log_collect(&l, &e), -1);
+	assert_int_equal(agent_log_collect(&l, &stop, &e), -1);
 	assert_true(strstr(e.text, blocker) != NULL);
 	write_lines(10, 20);
 	assert_int_equal(count_names(logs), 1);
@@ -251,7 +252,7 @@ static void check_failure(const char *blocker)
 	assert_lines(buf_str(&text), 0, 20);
 	/* Later it works. */
 	assert_int_equal(rmdir(path), 0);
-	assert_int_equal(agent_log_collect(&l, NULL), 0);
+	assert_int_equal(agent_log_collect(&l, &stop, NULL), 0);
 	write_lines(20, 30);
 	close_log(&l);
 	assert_int_equal(count_names(local), 0);
@@ -269,6 +270,87 @@ static void a_move_that_fails_loses_no_line(void **state)
 	check_failure("n-3.log.next");
 }
 
+/* As it is left by an agent that died between two steps of a move: it had begun the new file. */
+static void what_a_dead_agent_has_written_elsewhere_comes_back(void **state)
+{
+	struct agent_log l;
+	struct buf text = BUF_INIT;
+	char from[160], to[160];
+	(void)state;
+	open_log(&l, ALL, ALL);
+	write_lines(10, 20);
+	close_log(&l);
+	snprintf(from, sizeof from, "%s/n-3.log", local);
+	snprintf(to, sizeof to, "%s/n-3.log.next", logs);
+	assert_int_equal(rename(from, to), 0);
+	open_log(&l, ALL, ALL); /* finds no line of its own */
+	close_log(&l);
+	assert_int_equal(count_names(logs), 0);
+	open_log(&l, ALL, ALL);
+	write_lines(20, 30);
+	assert_int_equal(agent_log_collect(&l, &stop, NULL), 0);
+	close_log(&l);
+	read_all(logs, &text);
+	assert_lines(buf_str(&text), 10, 30);
+	buf_fini(&text);
+}
+
+static void a_move_that_is_stopped_leaves_the_log_on_the_node(void **state)
+{
+	struct agent_log l;
+	struct buf text = BUF_INIT;
+	struct err e = ERR_INIT;
+	(void)state;
+	open_log(&l, ALL, ALL);
+	write_lines(0, 10);
+	atomic_store(&stop, true);
+	assert_int_equal(agent_log_collect(&l, &stop, &e), -1);
+	assert_int_equal(e.code, ERR_ABORTED);
+	atomic_store(&stop, false);
+	write_lines(10, 20);
+	close_log(&l);
+	assert_int_equal(count_names(logs), 0);
+	read_all(local, &text);
+	assert_lines(buf_str(&text), 0, 20);
+	buf_fini(&text);
+}
+
+static void the_log_of_an_agent_that_writes_is_left_to_it(void **state)
+{
+	struct agent_log l;
+	struct err e = ERR_INIT;
+	const struct agent_log_place at = place();
+	(void)state;
+	open_log(&l, ALL, ALL);
+	write_lines(0, 10);
+	assert_int_equal(agent_log_collect_of(&at, &stop, &e), -1);
+	assert_int_equal(e.code, ERR_PEER);
+	agent_log_split(&l); /* the next file is locked, too */
+	assert_int_equal(agent_log_collect_of(&at, &stop, &e), -1);
+	close_log(&l);
+	assert_int_equal(agent_log_collect_of(&at, &stop, NULL), 0);
+	assert_int_equal(agent_log_collect_of(&at, &stop, NULL), 0); /* it is there */
+}
+
+static void a_log_that_was_removed_goes_on_in_the_run_folder(void **state)
+{
+	struct agent_log l;
+	struct buf text = BUF_INIT;
+	struct err e = ERR_INIT;
+	(void)state;
+	open_log(&l, ALL, ALL);
+	write_lines(0, 10);
+	file_remove_tree(local);
+	assert_int_equal(agent_log_collect(&l, &stop, &e), -1);
+	assert_non_null(strstr(e.text, "was removed"));
+	write_lines(10, 20);
+	assert_int_equal(agent_log_collect(&l, &stop, NULL), 0);
+	close_log(&l);
+	read_all(logs, &text);
+	assert_lines(buf_str(&text), 10, 20);
+	buf_fini(&text);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
@@ -279,6 +361,10 @@ int main(void)
 		TEST(the_log_of_a_dead_rank_moves_too),
 		TEST(what_is_in_the_run_folder_stays),
 		TEST(a_move_that_fails_loses_no_line),
+		TEST(what_a_dead_agent_has_written_elsewhere_comes_back),
+		TEST(a_move_that_is_stopped_leaves_the_log_on_the_node),
+		TEST(the_log_of_an_agent_that_writes_is_left_to_it),
+		TEST(a_log_that_was_removed_goes_on_in_the_run_folder),
 	};
 	return cmocka_run_group_tests_name("log collect", tests, NULL, NULL);
 }

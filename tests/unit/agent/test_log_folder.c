@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -79,37 +80,52 @@ static void only_folders_that_nobody_uses_are_removed(void **state)
 	path_of(own, "link");
 	assert_int_equal(symlink("written", own), 0);
 	set_age("link", 11);
+	/* A rank that seldom logs. */
+	make_folder("held", 11, 11);
+	path_of(own, "held/n-1.log");
+	int fd = open(own, O_WRONLY);
+	assert_true(fd >= 0 && !flock(fd, LOCK_SH));
 	path_of(own, "own");
 	agent_log_folder_sweep(dir, own, (double)now);
+	close(fd);
+	assert_true(is_there("held/n-1.log"));
 	assert_false(is_there("old"));
 	assert_true(is_there("written/n-1.log") && is_there("begun/n-1.log"));
 	assert_true(is_there("own/n-1.log") && is_there("file") && is_there("link"));
 }
 
+/* A run folder in dir. */
+static void make_run(char out[RUN_PATH], const char *name)
+{
+	char logs[RUN_PATH];
+	path_of(out, name);
+	run_path(logs, out, RUN_LOGS);
+	assert_int_equal(file_make_dirs(logs, NULL), 0);
+	run_path(logs, out, RUN_LOGS_ID);
+	assert_int_equal(file_replace(logs, "0123456789abcdef\n", 17, NULL), 0);
+}
+
 static void the_folder_is_private(void **state)
 {
 	static struct job job;
-	const struct msg_welcome w = { .run = "/runs/mine", .node = "n1", .world = 8, .rank = 1 };
-	char out[RUN_PATH], other[RUN_PATH];
+	char run[RUN_PATH], out[RUN_PATH], expected[RUN_PATH];
 	struct stat st;
 	struct err e = ERR_INIT;
 	(void)state;
+	make_run(run, "mine");
+	const struct msg_welcome w = { .run = run, .node = "n1", .world = 8, .rank = 1 };
 	snprintf(job.log.local, sizeof job.log.local, "%s/%%N/logs", dir);
 	assert_int_equal(agent_log_folder_make(&w, &job, out, NULL), 0);
 	assert_int_equal(stat(out, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0700);
-	snprintf(other, sizeof other, "%s/n1/logs/mine-", dir);
-	assert_int_equal(strncmp(out, other, strlen(other)), 0);
+	path_of(expected, "n1/logs/mine-0123456789abcdef");
+	assert_string_equal(out, expected);
 	assert_int_equal(chmod(out, 0720), 0);
 	assert_int_equal(agent_log_folder_make(&w, &job, out, &e), -1);
 	assert_int_equal(e.code, ERR_DENIED);
 	assert_int_equal(rmdir(out), 0);
 	assert_int_equal(symlink("/tmp", out), 0);
 	assert_int_equal(agent_log_folder_make(&w, &job, out, &e), -1);
-	/* Runs of one name have different folders. */
-	const struct msg_welcome elsewhere = { .run = "/else/mine", .node = "n1", .world = 8 };
-	assert_int_equal(agent_log_folder_make(&elsewhere, &job, other, NULL), 0);
-	assert_string_not_equal(out, other);
 }
 
 int main(void)

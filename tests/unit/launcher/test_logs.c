@@ -283,6 +283,13 @@ static void a_reader_that_follows_loses_no_line_at_a_split(void **state)
 	rundir_logs_close(l);
 }
 
+static void append_to(const char *folder, const char *name, const char *text)
+{
+	char path[RUN_PATH];
+	snprintf(path, sizeof path, "%s/%s", folder + strlen(dir) + 1, name);
+	append(path, text);
+}
+
 /* A job whose logs stay in dir/nodes of this host. */
 static void keep_logs_local(char local[RUN_PATH])
 {
@@ -292,15 +299,32 @@ static void keep_logs_local(char local[RUN_PATH])
 	append("job.ini", text);
 	assert_int_equal(job_parse(text, "test", &job, NULL), 0);
 	assert_non_null(realpath(dir, run));
+	append(RUN_LOGS_ID, "0123456789abcdef\n");
 	assert_int_equal(job_logs_folder(&job, run, "n", NULL, local, NULL), 0);
 	assert_int_equal(file_make_dirs(local, NULL), 0);
 }
 
-static void append_to(const char *folder, const char *name, const char *text)
+/* What others can write there is not this run's. */
+static void logs_in_a_folder_that_is_not_private_are_not_read(void **state)
 {
-	char path[RUN_PATH];
-	snprintf(path, sizeof path, "%s/%s", folder + strlen(dir) + 1, name);
-	append(path, text);
+	char local[RUN_PATH];
+	(void)state;
+	keep_logs_local(local);
+	append("logs/n-0.log", AT("10:00:00.000", "one"));
+	append_to(local, "n-1.log", AT("10:00:01.000", "two"));
+	assert_int_equal(chmod(local, 0722), 0);
+	struct rundir_logs *l = open_logs(NULL);
+	reads(l, false, "n-0|" AT("10:00:00.000", "one"));
+	assert_int_equal(chmod(local, 0700), 0);
+	reads(l, false, "n-1|" AT("10:00:01.000", "two"));
+	rundir_logs_close(l);
+	/* A run without an id has no logs on nodes, whatever is there. */
+	char id[300];
+	snprintf(id, sizeof id, "%s/" RUN_LOGS_ID, dir);
+	assert_int_equal(unlink(id), 0);
+	l = open_logs(NULL);
+	reads(l, false, "n-0|" AT("10:00:00.000", "one"));
+	rundir_logs_close(l);
 }
 
 static void logs_that_stay_on_this_node_are_read_there(void **state)
@@ -322,26 +346,100 @@ static void logs_that_stay_on_this_node_are_read_there(void **state)
 }
 
 /* As agent/log_collect.c moves it: each file becomes a part, and a new file begins. */
+static void move_local(const char *local, const char *from, const char *to)
+{
+	char a[RUN_PATH + 20], b[RUN_PATH + 20];
+	snprintf(a, sizeof a, "%s/%s", local, from);
+	snprintf(b, sizeof b, "%s/logs/%s", dir, to);
+	assert_int_equal(rename(a, b), 0);
+}
+
 static void a_reader_that_follows_loses_no_line_when_a_log_is_collected(void **state)
 {
-	char local[RUN_PATH], path[RUN_PATH + 20];
+	char local[RUN_PATH];
 	(void)state;
 	keep_logs_local(local);
 	append_to(local, "n-1.4.log", AT("10:00:00.000", "one"));
 	append_to(local, "n-1.log", AT("10:00:01.000", "two"));
 	struct rundir_logs *l = open_logs(NULL);
 	reads(l, false, "n-1|" AT("10:00:00.000", "one") "n-1|" AT("10:00:01.000", "two"));
-	append("logs/n-1.4.log", AT("10:00:00.000", "one"));
-	append("logs/n-1.5.log", AT("10:00:01.000", "two") AT("10:00:02.000", "three"));
+	append_to(local, "n-1.log", AT("10:00:02.000", "three"));
+	move_local(local, "n-1.4.log", "n-1.4.log");
+	move_local(local, "n-1.log", "n-1.5.log");
 	append("logs/n-1.log", AT("10:00:03.000", "four"));
-	snprintf(path, sizeof path, "%s/n-1.4.log", local);
-	assert_int_equal(unlink(path), 0);
-	snprintf(path, sizeof path, "%s/n-1.log", local);
-	assert_int_equal(unlink(path), 0);
 	reads(l, false, "n-1|" AT("10:00:02.000", "three") "n-1|" AT("10:00:03.000", "four"));
 	append("logs/n-1.log", AT("10:00:04.000", "five"));
 	reads(l, false, "n-1|" AT("10:00:04.000", "five"));
 	rundir_logs_close(l);
+}
+
+/* Between two looks the file is split on the node, collected, and split in the run folder. */
+static void a_reader_that_is_late_finds_where_it_was(void **state)
+{
+	char local[RUN_PATH], part[RUN_PATH + 20], file[RUN_PATH + 20];
+	(void)state;
+	keep_logs_local(local);
+	append_to(local, "n-1.4.log", AT("10:00:00.000", "one"));
+	append_to(local, "n-1.log", AT("10:00:01.000", "two"));
+	struct rundir_logs *l = open_logs(NULL);
+	reads(l, false, "n-1|" AT("10:00:00.000", "one") "n-1|" AT("10:00:01.000", "two"));
+	append_to(local, "n-1.log", AT("10:00:02.000", "three"));
+	snprintf(file, sizeof file, "%s/n-1.log", local);
+	snprintf(part, sizeof part, "%s/n-1.5.log", local);
+	assert_int_equal(rename(file, part), 0);
+	append_to(local, "n-1.log", AT("10:00:03.000", "four"));
+	move_local(local, "n-1.4.log", "n-1.4.log");
+	move_local(local, "n-1.5.log", "n-1.5.log");
+	move_local(local, "n-1.log", "n-1.6.log");
+	append("logs/n-1.7.log", AT("10:00:04.000", "five"));
+	append("logs/n-1.log", AT("10:00:05.000", "six"));
+	reads(l, false,
+	      "n-1|" AT("10:00:02.000", "three") "n-1|" AT("10:00:03.000", "four") "n-1|" AT(
+		      "10:00:04.000", "five") "n-1|" AT("10:00:05.000", "six"));
+	rundir_logs_close(l);
+}
+
+static char moving[RUN_PATH];
+
+/* The log moves after its first line was read. */
+static bool see_and_move(void *arg, const struct rundir_log_line *line)
+{
+	bool first = buf_str(&seen)[0] == '\0';
+	see(arg, line);
+	if (first) {
+		move_local(moving, "n-1.1.log", "n-1.1.log");
+		move_local(moving, "n-1.log", "n-1.2.log");
+		append("logs/n-1.log", AT("23:00:00.000", "last"));
+	}
+	return true;
+}
+
+static void a_log_that_moves_while_it_is_read_is_read_to_its_end(void **state)
+{
+	enum { MANY = 1 << 13 }; /* more than a buffer */
+	struct buf expected = BUF_INIT, text = BUF_INIT;
+	char line[200];
+	(void)state;
+	keep_logs_local(moving);
+	for (int i = 0; i < 2 * MANY; i++) {
+		snprintf(line, sizeof line, "2026-01-01 10:00:%02d.%03d info  n:1: line\n",
+			 i / 1000, i % 1000);
+		buf_puts(&text, line);
+		buf_printf(&expected, "n-1|%s", line);
+		if (i % MANY == MANY - 1) {
+			append_to(moving, i < MANY ? "n-1.1.log" : "n-1.log", buf_str(&text));
+			buf_clear(&text);
+		}
+	}
+	buf_printf(&expected, "n-1|" AT("23:00:00.000", "last"));
+	struct rundir_logs *l = open_logs(NULL);
+	buf_clear(&seen);
+	assert_int_equal(rundir_logs_read(l, false, see_and_move, NULL, NULL), 0);
+	assert_int_equal(seen.len, expected.len);
+	assert_string_equal(buf_str(&seen), buf_str(&expected));
+	rundir_logs_close(l);
+	buf_fini(&expected);
+	buf_fini(&text);
 }
 
 int main(void)
@@ -360,6 +458,9 @@ int main(void)
 						setup, teardown),
 		EACH(logs_that_stay_on_this_node_are_read_there),
 		EACH(a_reader_that_follows_loses_no_line_when_a_log_is_collected),
+		EACH(a_reader_that_is_late_finds_where_it_was),
+		EACH(a_log_that_moves_while_it_is_read_is_read_to_its_end),
+		EACH(logs_in_a_folder_that_is_not_private_are_not_read),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
