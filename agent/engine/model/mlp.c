@@ -101,7 +101,8 @@ int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_
 					  m->d.c);
 	}
 	if (model_gelu_fuses(m)) {
-		model_row_gelu_backward(p, &v->down, &fused, dup, dsub, k->at[ACT_ACT], k->at[ACT_UP]);
+		model_row_gelu_backward(p, &v->down, &fused, dup, dsub, k->at[ACT_ACT],
+					k->at[ACT_UP]);
 		up = &fused;
 	} else {
 		if (model_row_backward(p, &v->down, k, dact, dsub, k->at[ACT_ACT], e))
