@@ -135,6 +135,11 @@ struct choices *backend_choices(struct backend *k)
 	return k->choices;
 }
 
+void backend_allow_any_order(struct backend *k, bool allowed)
+{
+	k->any_order = allowed;
+}
+
 const char *backend_notice(struct backend *k)
 {
 	for (int i = 0; i < BACKEND_NOTICES; i++)

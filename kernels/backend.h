@@ -64,6 +64,7 @@ struct backend {
 	int threads;
 	size_t element; /* bytes of the storage type */
 	bool fp8;       /* fp8 products are fast */
+	bool any_order; /* backend_allow_any_order */
 	char *scratch;  /* threads × BACKEND_SCRATCH bytes */
 	struct block *blocks;
 	size_t bytes, peak;                  /* allocated now, and at most */

@@ -17,7 +17,7 @@
  * double. tests/conform compares every other backend with it.
  *
  * An op gives the same bits for the same inputs, the same alignment of its arrays and the same
- * number of threads.
+ * number of threads, except after backend_allow_any_order.
  */
 #ifndef MUSTER_KERNELS_OPS_H
 #define MUSTER_KERNELS_OPS_H
@@ -278,6 +278,10 @@ bool backend_counts_groups(const struct backend *k, int64_t most, int groups, in
  * CHOICES_FIXED at first. The backend owns it. NULL on the host, which has one form of each op. */
 struct choices;
 struct choices *backend_choices(struct backend *k);
+
+/* Whether ops may add in any order where that is faster, so that the same call can give other last
+ * bits each time. Not allowed at first. Only cuda's attention_bwd uses it. */
+void backend_allow_any_order(struct backend *k, bool allowed);
 
 /* Why the device's work is slower than it could be, such as a library that is missing: a sentence
  * for the log. Each is returned once, and is valid until the backend is closed; NULL: nothing

@@ -28,8 +28,18 @@ static double immense(const struct job *job, const struct model_shape *m, const 
 	return bytes > TENSOR_MAX ? bytes / l->tp : 0;
 }
 
+static double attention_bytes_of(const struct job *job, const struct model_shape *m, int heads,
+				 int kv_heads, bool any_order)
+{
+	const int dim = (int)m->head_dim;
+	struct attention_piece p = attention_piece_of(job->batch.micro, heads, kv_heads, m->seq,
+						      m->seq, dim, any_order);
+	return p.batch > 0 ? (double)attention_room(&p, m->seq, m->seq, dim, any_order) : 0;
+}
+
 /* On a GPU, what cuDNN's backward pass of attention needs where it can be used
- * (kernels/cuda/attention_choose.h): it is allocated to measure it, whatever is chosen. */
+ * (kernels/cuda/attention_choose.h): it is allocated to measure it, whatever is chosen. Both of its
+ * forms, if they are measured, share one workspace. */
 static double attention_bytes(const struct job *job, const struct model_shape *m,
 			      const struct layout *l)
 {
@@ -37,9 +47,10 @@ static double attention_bytes(const struct job *job, const struct model_shape *m
 	    kv_heads = (int)(m->kv_heads > l->tp ? m->kv_heads / l->tp : 1);
 	if (job->job.device != DEVICE_CUDA || !shape_attention_by_cudnn(job, m, l->cp))
 		return 0;
-	struct attention_piece p = attention_piece_of(job->batch.micro, heads, kv_heads, m->seq,
-						      m->seq, (int)m->head_dim);
-	return p.batch > 0 ? (double)attention_room(&p, m->seq, m->seq, (int)m->head_dim) : 0;
+	double ordered = attention_bytes_of(job, m, heads, kv_heads, false);
+	return job->job.deterministic == DETERMINISTIC_NO
+		       ? fmax(ordered, attention_bytes_of(job, m, heads, kv_heads, true))
+		       : ordered;
 }
 
 /* The tensors of a layer that share one copy with other layers'. */

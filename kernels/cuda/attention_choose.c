@@ -37,7 +37,7 @@ static bool rows_suit(const struct attention_call *c)
 static bool device_suits(const struct cuda_backend *c, const struct attention_call *call)
 {
 	int dim = call->s->dim, most = c->cc / 10 == 9 ? ATTENTION_ROOM_DIM : 128;
-	return dim % 8 == 0 && dim <= most && !(call->backward && c->cc / 10 == 10);
+	return dim % 8 == 0 && dim <= most;
 }
 
 /* The graph compares starts with a key's index, which must be its position. */
@@ -58,7 +58,8 @@ static bool suits(const struct backend *k, const struct attention_call *c)
 	       device_suits(cuda_of(k), c) && documents_suit(cuda_of(k), c) && rows_suit(c);
 }
 
-static void fill_key(const struct attention_call *c, struct attention_key *key)
+static void fill_key(const struct backend *k, const struct attention_call *c,
+		     struct attention_key *key)
 {
 	const struct attn_shape *s = c->s;
 	memset(key, 0, sizeof *key);
@@ -76,6 +77,15 @@ static void fill_key(const struct attention_call *c, struct attention_key *key)
 	key->dim = s->dim;
 	key->causal = attention_causal(s);
 	key->backward = c->backward;
+	key->any_order = c->backward && k->any_order;
+}
+
+bool attention_allows(const struct backend *k, const struct attention_key *key,
+		      enum attention_way way)
+{
+	return way == WAY_CUDNN_ANY ? key->any_order
+	       : way == WAY_CUDNN   ? !(key->backward && cuda_of(k)->cc / 10 == 10)
+				    : way == WAY_OWN;
 }
 
 void attention_run_own(struct backend *k, const struct attention_call *c)
@@ -103,7 +113,7 @@ static struct attention_entry *entry_of(struct backend *k, const struct attentio
 	struct attention_key key;
 	if (!a || !a->handle)
 		return NULL;
-	fill_key(c, &key);
+	fill_key(k, c, &key);
 	for (int i = 0; i < a->count; i++)
 		if (!memcmp(&a->entries[i].key, &key, sizeof key))
 			return &a->entries[i];
@@ -131,7 +141,8 @@ static void run(struct backend *k, const struct attention_call *c)
 	struct attention_entry *e = suits(k, c) ? entry_of(k, c) : NULL;
 	if (e)
 		choose_way(k, c, e);
-	if (!e || e->way != WAY_CUDNN || !attention_plan(k, c, e) || !attention_run_dnn(k, c, e))
+	if (!e || e->way == WAY_OWN || !attention_plan(k, c, e, e->way) ||
+	    !attention_run_dnn(k, c, e, e->way))
 		attention_run_own(k, c);
 }
 

@@ -1,7 +1,7 @@
 /*
  * attention_choose — which kernels compute attention: cuDNN's, or muster's own.
  *
- * Own kernels do everything. cuDNN's are used for what its engines compute exactly as kernels/ops.h
+ * Own kernels do everything. cuDNN's are used for what its engines compute as kernels/ops.h
  * describes it:
  *
  *                              | cuDNN forward       | cuDNN backward      | own
@@ -18,7 +18,11 @@
  *     workspace                | in the scratch      | see attention_room  | none
  *     same bits in every run   | yes                 | yes                 | yes
  *
- * On 10.x a deterministic backward pass needs an engine and knobs that no heuristic returns.
+ * On 10.x a deterministic backward pass needs an engine and knobs that no heuristic returns. If the
+ * backend may add in any order (backend_allow_any_order, job.deterministic = no), there is a fourth
+ * column, cuDNN's backward pass in that form: as cuDNN's backward pass, but also on 10.x, with less
+ * workspace, and other bits in every run (dnn_attention.h). On an H100, PyTorch's backward pass,
+ * which has that form, took 0.73 to 0.93 of the time of cuDNN's other form.
  *
  * Documents are a mask in the same graph, which reads `starts` where they are (dnn_attention.h).
  * muster uses a mask from starts because it does not bound the number of documents, nothing is
@@ -35,8 +39,9 @@
  * Which way is faster, cuDNN's or muster's own, depends on how long documents are: the first batch
  * that is measured stands for all.
  *
- * The choice, "own" or "cudnn", is kept for each shape (base/choices.h). If choices are wanted, the
- * first use of a shape outside of a recorded graph makes cuDNN's plan and measures both
+ * The choice, "own", "cudnn" or "cudnn-any" (in any order), is kept for each shape (base/choices.h).
+ * A backward pass that may add in any order has a key of its own. If choices are wanted, the first
+ * use of a shape outside of a recorded graph makes cuDNN's plans and measures all ways
  * (attention_measure.c).
  * What is not in the choices follows a fixed rule: forward without documents by cuDNN on 9.x and
  * 10.x; the rest, which is all that needs a workspace, by own kernels. So the bits are the same in

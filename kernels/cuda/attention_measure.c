@@ -1,7 +1,8 @@
 /*
- * Measures the two ways to compute attention, at the first use of a shape outside of a recorded
- * graph, with the operands of that use. Each is run once before; then they take turns. cuDNN's is
- * chosen if its median is at least 2 % lower, since it needs a workspace backward.
+ * Measures the ways to compute attention, at the first use of a shape outside of a recorded graph,
+ * with the operands of that use. Each is run once before; then they take turns. cuDNN's is chosen if
+ * its median is at least 2 % lower, since it needs a workspace backward. In any order it is chosen
+ * if it is 2 % faster than the better of the others, which give the same bits each time.
  *
  * Nothing is measured if an output is also an input. Kernels are faster on zeros: while q, or dout
  * in a backward pass, is zeros, a later use is measured.
@@ -27,24 +28,27 @@ static void write_key(struct backend *k, const struct attention_entry *e, char t
 	const struct attention_key *a = &e->key;
 	const char *mask = a->starts_batch ? "documents" : a->causal ? "causal" : "full";
 	snprintf(text, CHOICES_TEXT,
-		 "attention %s %s %s b=%lld q=%lld k=%lld heads=%d/%d dim=%d rows=%lld,%lld",
+		 "attention %s %s %s b=%lld q=%lld k=%lld heads=%d/%d dim=%d rows=%lld,%lld%s",
 		 a->backward ? "bwd" : "fwd", types[cuda_of(k)->storage], mask, (long long)a->batch,
 		 (long long)a->q_len, (long long)a->k_len, a->heads, a->kv_heads, a->dim,
-		 (long long)a->q_row, (long long)a->kv_row);
+		 (long long)a->q_row, (long long)a->kv_row, a->any_order ? " any-order" : "");
 }
 
 /* The values of choices. */
-static const char *const words[] = { [WAY_OWN] = "own", [WAY_CUDNN] = "cudnn" };
+static const char *const words[] = {
+	[WAY_OWN] = "own", [WAY_CUDNN] = "cudnn", [WAY_CUDNN_ANY] = "cudnn-any"
+};
 
 enum attention_way attention_find(struct backend *k, const struct attention_entry *e)
 {
-	char text[CHOICES_TEXT], word[8];
+	char text[CHOICES_TEXT], word[16];
 	size_t length;
 	write_key(k, e, text);
 	if (!choices_find(k->choices, text, word, sizeof word, &length))
 		return WAY_UNKNOWN;
-	for (int way = WAY_OWN; way <= WAY_CUDNN; way++)
-		if (length == strlen(words[way]) && !memcmp(word, words[way], length))
+	for (enum attention_way way = WAY_OWN; way < WAYS; way++)
+		if (length == strlen(words[way]) && !memcmp(word, words[way], length) &&
+		    attention_allows(k, &e->key, way))
 			return way;
 	return WAY_UNKNOWN;
 }
@@ -61,8 +65,8 @@ static void put(struct backend *k, const struct attention_entry *e, enum attenti
 static bool run_way(struct backend *k, const struct attention_call *c, struct attention_entry *e,
 		    enum attention_way way)
 {
-	if (way == WAY_CUDNN)
-		return attention_run_dnn(k, c, e);
+	if (way != WAY_OWN)
+		return attention_run_dnn(k, c, e, way);
 	attention_run_own(k, c);
 	return true;
 }
@@ -81,26 +85,51 @@ static double time_way(struct backend *k, const struct attention_call *c, struct
 	return timing_end(k, timing, where) / runs;
 }
 
+/* What a way took, and by which engine. Returns the length of the text. */
+static int describe(const struct attention_entry *e, enum attention_way way, double seconds,
+		    char *to, size_t size)
+{
+	const struct dnn_plan *p = &e->plans[way].plan;
+	if (!attention_usable(e, way))
+		return 0;
+	return snprintf(to, size, "cuDNN%s %.1f us, engine %d, workspace %.0f MiB; ",
+			way == WAY_CUDNN_ANY ? " in any order" : "", 1e6 * seconds, (int)p->engine,
+			(double)p->workspace / (1 << 20));
+}
+
+static void put_fastest(struct backend *k, const struct attention_entry *e,
+			const double seconds[WAYS])
+{
+	enum attention_way best = WAY_OWN;
+	char text[2 * CHOICES_TEXT] = "cuDNN failed; ";
+	int length = 0;
+	for (enum attention_way way = WAY_CUDNN; way < WAYS; way++) {
+		length += describe(e, way, seconds[way], text + length,
+				   sizeof text - (size_t)length);
+		if (seconds[way] < clearly * seconds[best])
+			best = way;
+	}
+	put(k, e, best);
+	choices_note(k->choices, "%sown kernels %.1f us", text, 1e6 * seconds[WAY_OWN]);
+}
+
 static void hold_contest(struct backend *k, const struct attention_call *c,
 			 struct attention_entry *e)
 {
-	static const enum attention_way ways[2] = { WAY_OWN, WAY_CUDNN };
-	double turns[2][TURNS];
-	for (int w = 0; w < 2; w++)
-		time_way(k, c, e, ways[w], 1);
-	for (int t = 0; t < TURNS && !e->failed; t++)
-		for (int w = 0; w < 2; w++)
-			turns[w][t] = time_way(k, c, e, ways[w], RUNS);
-	if (e->failed) {
-		put(k, e, WAY_OWN);
-		choices_note(k->choices, "cuDNN failed");
-		return;
-	}
-	double own = timing_median(turns[0], TURNS), dnn = timing_median(turns[1], TURNS);
-	put(k, e, dnn < clearly * own ? WAY_CUDNN : WAY_OWN);
-	choices_note(k->choices,
-		     "cuDNN %.1f us, engine %d, workspace %.0f MiB; own kernels %.1f us", 1e6 * dnn,
-		     (int)e->plan.engine, (double)e->plan.workspace / (1 << 20), 1e6 * own);
+	double turns[WAYS][TURNS], seconds[WAYS];
+	for (enum attention_way way = WAY_OWN; way < WAYS; way++)
+		if (way == WAY_OWN || attention_usable(e, way))
+			time_way(k, c, e, way, 1);
+	for (int t = 0; t < TURNS; t++)
+		for (enum attention_way way = WAY_OWN; way < WAYS; way++)
+			turns[way][t] = way == WAY_OWN || attention_usable(e, way)
+						? time_way(k, c, e, way, RUNS)
+						: INFINITY;
+	for (enum attention_way way = WAY_OWN; way < WAYS; way++)
+		seconds[way] = way == WAY_OWN || attention_usable(e, way)
+				       ? timing_median(turns[way], TURNS)
+				       : INFINITY;
+	put_fastest(k, e, seconds);
 }
 
 /* --- Operands ----------------------------------------------------------------------------- */
@@ -163,7 +192,7 @@ void attention_measure(struct backend *k, const struct attention_call *c, struct
 	if (choices_proposed(k->choices, text) || attention_find(k, e) != WAY_UNKNOWN)
 		return;
 	cuda_choose(k);
-	if (in_place(c) || !attention_plan(k, c, e) ||
+	if (in_place(c) || !attention_plan_all(k, c, e) ||
 	    !timing_open(k, &cuda_of(k)->attention->timing))
 		return;
 	if (has_numbers(k, c->s, c->q, c->s->q_row) &&

@@ -117,10 +117,10 @@ struct dnn_plan {
 };
 
 /* Makes the plan of the first engine, in the order of the library's heuristic, that supports the
- * graph, has no note NONDETERMINISTIC, and needs at most `most` bytes of workspace. Call it once,
- * when the graph is complete. */
-int dnn_plan_make(struct dnn_graph *g, cudnnHandle_t handle, int64_t most, struct dnn_plan *out,
-		  struct err *e);
+ * graph, needs at most `most` bytes of workspace, and has no note NONDETERMINISTIC unless
+ * `any_order`. Call it once, when the graph is complete. */
+int dnn_plan_make(struct dnn_graph *g, cudnnHandle_t handle, int64_t most, bool any_order,
+		  struct dnn_plan *out, struct err *e);
 
 /* Queues the plan on the handle's stream. ids[i] is the tensor at[i]. */
 cudnnStatus_t dnn_plan_run(const struct dnn *dnn, cudnnHandle_t handle, const struct dnn_plan *plan,

@@ -199,7 +199,14 @@ void dnn_attention_bwd(struct dnn_graph *g, const struct dnn_attention *a)
 	gradient_of_keys(&p, slope, q, dk);
 	tensor straight = dnn_virtual(g, p.type, p.kv);
 	dnn_reshape(g, k, straight);
-	dnn_matmul(g, slope, straight, dq);
+	if (!a->any_order) {
+		dnn_matmul(g, slope, straight, dq);
+		return;
+	}
+	tensor sums = dnn_tensor(g, DNN_DQ_SUMS, FP32, dnn_dense(p.batch, p.heads, p.q_len, p.dim),
+				 ALIGN);
+	dnn_matmul(g, slope, straight, sums);
+	dnn_pointwise(g, CUDNN_POINTWISE_IDENTITY, FP32, sums, NULL, NULL, dq);
 }
 
 #endif

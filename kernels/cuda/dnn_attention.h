@@ -19,11 +19,16 @@
  * above hidden, and the sums over such tiles are multiplied by exp(hidden - max) = 0.
  *
  * stats is the log-sum-exp of the scaled scores, natural logarithm, in fp32, which is attn_shape's
- * lse; so each pass may run by cuDNN or by muster's own kernels. Backward is the deterministic form
- * of the pattern: dq is the output of a product, not of sums that are added in any order.
+ * lse; so each pass may run by cuDNN or by muster's own kernels.
  *
  *     p = exp(s - stats), sum = rows of (dout * o),  ds = p * (dout · vᵀ - sum) * scale
  *     dv = pᵀ · dout,  dk = dsᵀ · q,  dq = ds · k;  dk and dv are summed over the heads of a group
+ *
+ * The pattern has two forms. In the deterministic one dq is the output of the last product, for which
+ * the engines keep ds in memory. In the other one (a->any_order) that product goes to an fp32 tensor
+ * in memory, to which blocks add their parts in any order, and dq is a copy of it. That tensor need
+ * not be zero before. cuDNN 9.19 has the same engines for both forms, none of which has the note
+ * NONDETERMINISTIC: the form alone decides.
  */
 #ifndef MUSTER_KERNELS_CUDA_DNN_ATTENTION_H
 #define MUSTER_KERNELS_CUDA_DNN_ATTENTION_H
@@ -51,19 +56,22 @@ enum dnn_attention_tensor {
 	DNN_DQ,
 	DNN_DK,
 	DNN_DV,
-	DNN_SUM, /* fp32 [batch, heads, q_len], which the backward pass uses as memory */
-	DNN_ONE, /* fp32 in host memory: 1 */
+	DNN_SUM,     /* fp32 [batch, heads, q_len], which the backward pass uses as memory */
+	DNN_ONE,     /* fp32 in host memory: 1 */
+	DNN_DQ_SUMS, /* fp32 [batch, heads, q_len, dim], likewise, with any_order */
 	DNN_BACKWARD
 };
 
 #define DNN_HIDDEN_SCORE (-1e30f)
 
-/* A pass over a piece of s, whose tensors have the strides of s. DNN_SUM has no gaps. */
+/* A pass over a piece of s, whose tensors have the strides of s. DNN_SUM and DNN_DQ_SUMS have no
+ * gaps. */
 struct dnn_attention {
 	const struct attn_shape *s;
 	struct attention_piece piece;
 	bool causal;          /* otherwise each query sees all keys, and s has no starts */
 	cudnnDataType_t type; /* CUDNN_DATA_BFLOAT16 or CUDNN_DATA_HALF */
+	bool any_order;       /* backward: dq may be added up in any order */
 };
 
 void dnn_attention_fwd(struct dnn_graph *g, const struct dnn_attention *a);

@@ -66,7 +66,7 @@ static bool deterministic(const struct dnn *dnn, cudnnBackendDescriptor_t engine
 }
 
 static bool try_config(struct dnn_graph *g, cudnnHandle_t handle, cudnnBackendDescriptor_t config,
-		       int64_t most, struct dnn_plan *out)
+		       int64_t most, bool any_order, struct dnn_plan *out)
 {
 	const struct dnn *dnn = g->dnn;
 	int64_t count = 0;
@@ -76,7 +76,7 @@ static bool try_config(struct dnn_graph *g, cudnnHandle_t handle, cudnnBackendDe
 	    dnn->BackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
 				     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
 				     &engine) != CUDNN_STATUS_SUCCESS ||
-	    !deterministic(dnn, engine))
+	    (!any_order && !deterministic(dnn, engine)))
 		return false;
 	bool made = set_one(dnn, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE,
 			    &handle) &&
@@ -99,8 +99,8 @@ static bool try_config(struct dnn_graph *g, cudnnHandle_t handle, cudnnBackendDe
 /* At most so many of the heuristic's answers are tried. */
 enum { CONFIGS = 8 };
 
-int dnn_plan_make(struct dnn_graph *g, cudnnHandle_t handle, int64_t most, struct dnn_plan *out,
-		  struct err *e)
+int dnn_plan_make(struct dnn_graph *g, cudnnHandle_t handle, int64_t most, bool any_order,
+		  struct dnn_plan *out, struct err *e)
 {
 	cudnnBackendDescriptor_t configs[CONFIGS], operations = NULL, heuristic = NULL;
 	int64_t count = 0;
@@ -122,13 +122,12 @@ int dnn_plan_make(struct dnn_graph *g, cudnnHandle_t handle, int64_t most, struc
 			       "cuDNN has no engine for this attention; muster's "
 			       "own kernels are used");
 	for (int64_t i = 0; i < count && i < CONFIGS; i++)
-		if (try_config(g, handle, configs[i], most, out))
+		if (try_config(g, handle, configs[i], most, any_order, out))
 			return 0;
-	return err_set(
-		e, ERR_UNSUPPORTED,
-		"cuDNN has no deterministic engine for this attention that needs at most %lld "
-		"bytes; muster's own kernels are used",
-		(long long)most);
+	return err_set(e, ERR_UNSUPPORTED,
+		       "cuDNN has no %sengine for this attention that needs at most %lld bytes; "
+		       "muster's own kernels are used",
+		       any_order ? "" : "deterministic ", (long long)most);
 }
 
 cudnnStatus_t dnn_plan_run(const struct dnn *dnn, cudnnHandle_t handle, const struct dnn_plan *plan,

@@ -108,8 +108,11 @@ static int check_samples(const struct drill_run *r, struct err *e)
 static int check_result(const struct drill_run *r, struct err *e)
 {
 	struct err why = ERR_INIT;
-	/* With a parameter server the losses depend on which replica is first. */
-	if (r->d->o->job->parallel.sync == SYNC_SERVER)
+	const struct job *job = r->d->o->job;
+	/* With a parameter server the losses depend on which replica is first; and with sums in any
+	 * order, two runs differ more with each step. */
+	if (job->parallel.sync == SYNC_SERVER ||
+	    (job->job.device == DEVICE_CUDA && job->job.deterministic == DETERMINISTIC_NO))
 		return check_samples(r, e);
 	bool relaid = r->story.relaid ||
 		      memcmp(&r->story.first, &r->d->reference.first, sizeof r->story.first) != 0;

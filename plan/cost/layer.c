@@ -161,6 +161,18 @@ static enum attention_kernel kernel_of(const struct cost_case *c)
 		       : kernel;
 }
 
+/* The backward pass. muster measures cuDNN's, whose sums have any order, beside the other kernels. */
+static double attention_backward(const struct cost_case *c, enum attention_kernel kernel,
+				 double flops, double keys, double dim)
+{
+	const struct cost_machine *m = c->machine;
+	double seconds = cost_machine_attention(m, kernel, RATE_ATTENTION_BWD, flops, keys, dim);
+	if (kernel != ATTENTION_MUSTER || c->job->job.deterministic != DETERMINISTIC_NO)
+		return seconds;
+	return fmin(seconds, cost_machine_attention(m, ATTENTION_CUDNN, RATE_ATTENTION_BWD, flops,
+						    keys, dim));
+}
+
 /* Two products, of which half is masked. With context parallelism each rank attends to one piece of
  * the keys after the other, and merges the results: it reads both and writes one
  * (agent/engine/parallel/cp.c). */
@@ -177,8 +189,7 @@ static void fused_attention(const struct cost_case *c, const struct cost_shard *
 	y->attention = pieces * cost_machine_attention(m, kernel, RATE_ATTENTION_FWD, flops, keys,
 						       dim) +
 		       (cp - 1) * merge;
-	y->gradient = pieces * cost_machine_attention(m, kernel, RATE_ATTENTION_BWD, 2.5 * flops,
-						      keys, dim) +
+	y->gradient = pieces * attention_backward(c, kernel, 2.5 * flops, keys, dim) +
 		      (cp - 1) * merge;
 }
 

@@ -287,7 +287,7 @@ void attention_measure_with(struct attention_rig *r, const struct attn_shape *s,
 {
 	double_virtual_clock = true;
 	double_kernel_seconds = own;
-	double_cudnn_seconds = dnn;
+	double_cudnn_seconds = double_cudnn_any_seconds = dnn;
 	attention_open(r, "cuda:bf16", s);
 	choices_set_mode(backend_choices(r->k), mode);
 }

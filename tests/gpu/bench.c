@@ -121,7 +121,7 @@ static int host_threads(const char *backend_name)
 static void want_choices(struct bench *b)
 {
 	struct choices *c = backend_choices(pipeline_backend(b->engine));
-	if (c && !b->job.job.deterministic)
+	if (c && b->job.job.deterministic != DETERMINISTIC_YES)
 		choices_set_mode(c, CHOICES_MEASURED);
 }
 

@@ -43,7 +43,7 @@ struct course {
 	const char *run_dir;
 	int fastest[2]; /* algorithm of products, on the first rank and on others */
 	/* that ran on the first rank: products, and backward passes of attention by cuDNN */
-	int products, by_cudnn;
+	int products, by_cudnn, in_any_order;
 };
 
 /* A course of the cell on the backend "cpu" or "cuda", in memory that the ranks share. more:

@@ -170,23 +170,24 @@ static int time_row(const struct bench *b, const struct kernel_row *r, const str
 	return rc;
 }
 
-/* The ways to compute a row, their times, and the choice among them. */
-enum { WAYS = 2 };
-static const char *const ways[WAYS] = { "own", "cudnn" };
+/* The ways to compute a row, their times, and the choice among them. The last one is only timed if
+ * the backend may add in any order. */
+enum { ANY_ORDER = 2, WAYS };
+static const char *const ways[WAYS] = { "own", "cudnn", [ANY_ORDER] = "cudnn-any" };
 struct contest {
 	char key[CHOICES_TEXT], note[CHOICES_TEXT];
-	const char *chosen; /* NULL: there is one way only */
-	double seconds[WAYS];
+	const char *chosen;   /* NULL: there is one way only */
+	double seconds[WAYS]; /* 0: not timed */
 };
 
 /* The choice between the ways of attention at these sizes. */
 static void find_contest(const struct bench *b, const struct op_test *t, const struct kernel_row *r,
-			 struct contest *c)
+			 bool any_order, struct contest *c)
 {
 	const struct attn_shape *s = &r->d.s;
 	struct choices *all = backend_choices(b->k);
 	const char *key, *note;
-	char sizes[96], word[8];
+	char sizes[96], word[16];
 	size_t length;
 	*c = (struct contest){ .chosen = NULL };
 	const char *mask = r->d.documents ? " documents " : " causal ";
@@ -198,6 +199,7 @@ static void find_contest(const struct bench *b, const struct op_test *t, const s
 	for (int i = 0; choices_at(all, i, &key, &note); i++) {
 		if (strncmp(key, "attention ", 10) || strncmp(key + 10, t->name + 10, 3) ||
 		    !strstr(key, mask) || !strstr(key, sizes) ||
+		    !strstr(key, " any-order") == any_order ||
 		    !choices_find(all, key, word, sizeof word, &length))
 			continue;
 		snprintf(c->key, sizeof c->key, "%s", key);
@@ -240,8 +242,8 @@ static double difference_of(const struct bench *b, const struct arg *a, const vo
 	return sqrt(difference / (size > 0 ? size : 1));
 }
 
-/* The first call keeps the results, the second one compares its own with them. */
-static int compare_ways(const struct bench *b, const struct arg *a, void *const p[ARGS],
+/* The first call keeps the results, later ones compare their own with them. way: of this call. */
+static int compare_ways(const struct bench *b, const struct arg *a, void *const p[ARGS], int way,
 			struct results *first, struct err *e)
 {
 	int rc = 0;
@@ -255,7 +257,7 @@ static int compare_ways(const struct bench *b, const struct arg *a, void *const 
 			if (!(differ <= 0.02))
 				rc = err_set(e, ERR_NUMERIC,
 					     "output %d by %s differs from that by %s by %.2g", i,
-					     ways[1], ways[0], differ);
+					     ways[way], ways[0], differ);
 			free(mine);
 		} else {
 			first->of[i] = mine;
@@ -264,24 +266,55 @@ static int compare_ways(const struct bench *b, const struct arg *a, void *const 
 	return rc;
 }
 
-/* Afterwards the choice is what it was. */
-static int time_ways(const struct bench *b, const struct kernel_row *r, const struct op_test *t,
-		     const struct arg *a, void *(*p)[ARGS], int sets, struct contest *c,
+/* A row with all that is needed to run it. */
+struct runnable {
+	const struct kernel_row *r;
+	const struct op_test *t;
+	const struct arg *a;
+	void *(*p)[ARGS];
+	int sets;
+};
+
+/* Times one way of the choice `c`, which is afterwards what it was. */
+static int time_way(const struct bench *b, const struct runnable *x, const struct contest *c,
+		    int way, double *seconds, struct results *first, struct err *e)
+{
+	struct choices *all = backend_choices(b->k);
+	choices_put(all, c->key, ways[way], strlen(ways[way]));
+	int rc = time_row(b, x->r, x->t, x->p, x->sets, seconds, e);
+	if (!rc)
+		rc = compare_ways(b, x->a, x->p[0], way, first, e);
+	choices_put(all, c->key, c->chosen, strlen(c->chosen));
+	choices_note(all, "%s", c->note);
+	return rc;
+}
+
+/* As with job.deterministic = no: the first run of the row measures, if that is possible. */
+static int time_any_order(const struct bench *b, const struct runnable *x, double *seconds,
+			  struct results *first, struct err *e)
+{
+	struct contest c;
+	double chosen;
+	backend_allow_any_order(b->k, true);
+	int rc = time_row(b, x->r, x->t, x->p, x->sets, &chosen, e);
+	find_contest(b, x->t, x->r, true, &c);
+	if (!rc && c.chosen && strstr(c.note, "any order"))
+		rc = time_way(b, x, &c, ANY_ORDER, seconds, first, e);
+	backend_allow_any_order(b->k, false);
+	return rc;
+}
+
+static int time_ways(const struct bench *b, const struct runnable *x, struct contest *c,
 		     struct err *e)
 {
 	struct results first = { { NULL } };
 	int rc = 0;
-	for (int w = 0; w <= WAYS; w++) {
-		const char *way = w < WAYS ? ways[w] : c->chosen;
-		choices_put(backend_choices(b->k), c->key, way, strlen(way));
-		if (w < WAYS && !rc)
-			rc = time_row(b, r, t, p, sets, &c->seconds[w], e);
-		if (w < WAYS && !rc)
-			rc = compare_ways(b, a, p[0], &first, e);
-	}
+	for (int w = 0; w < ANY_ORDER && !rc; w++)
+		rc = time_way(b, x, c, w, &c->seconds[w], &first, e);
+	if (!rc && !strcmp(x->t->name, "attention_bwd"))
+		rc = time_any_order(b, x, &c->seconds[ANY_ORDER], &first, e);
 	for (int i = 0; i < ARGS; i++)
 		free(first.of[i]);
-	choices_note(backend_choices(b->k), "%s", c->note);
 	return rc;
 }
 
@@ -296,10 +329,13 @@ static void print_predictions(const struct bench *b, const struct kernel_row *r,
 
 static void print_contest(const struct contest *c)
 {
-	if (c->chosen)
-		printf(", \"chose\": \"%s\", \"own\": %.6g, \"cudnn\": %.6g, \"key\": \"%s\", "
-		       "\"note\": \"%s\"",
-		       c->chosen, c->seconds[0], c->seconds[1], c->key, c->note);
+	if (!c->chosen)
+		return;
+	printf(", \"chose\": \"%s\", \"own\": %.6g, \"cudnn\": %.6g, \"key\": \"%s\", "
+	       "\"note\": \"%s\"",
+	       c->chosen, c->seconds[0], c->seconds[1], c->key, c->note);
+	if (c->seconds[ANY_ORDER] > 0)
+		printf(", \"any_order\": %.6g", c->seconds[ANY_ORDER]);
 }
 
 static void print_notices(const struct bench *b)
@@ -359,9 +395,10 @@ static int measure_row(void *arg, const struct kernel_row *r)
 	int rc = sets ? time_row(b, r, t, p, sets, &seconds, &e)
 		      : err_set(&e, ERR_NOMEM, "no memory for its arrays");
 	struct contest contest;
-	find_contest(b, t, r, &contest);
+	find_contest(b, t, r, false, &contest);
+	const struct runnable x = { r, t, a, p, sets };
 	if (!rc && contest.chosen)
-		rc = time_ways(b, r, t, a, p, sets, &contest, &e);
+		rc = time_ways(b, &x, &contest, &e);
 	print_row(b, r, t->name, seconds, bytes, &contest, rc ? e.text : NULL);
 	for (int i = 0; i < SETS_MAX; i++)
 		for (int j = 0; j < ARGS; j++)

@@ -26,7 +26,7 @@ GEMM = 8192
 COPY = 1 << 30
 ROUNDS = 5
 MODES = ("autocast", "pure")
-WAITS, EIGHT = "muster, a wait after each step", "muster, 8 bits"
+WAITS, EIGHT, ANY_ORDER = "muster, a wait after each step", "muster, 8 bits", "muster, any order"
 HAZARDS = 9  # compute-sanitizer's exit status if it reports something
 OPEN_SECONDS = 150  # for a model in PyTorch, compiled
 
@@ -255,14 +255,14 @@ def used(run, bench):
     return {k: answer.get(k, []) for k in ("choices", "notices")}
 
 
-def eight_bits(run, fragment, model, sides, bench):
-    """The same step in 8 bits, which has no peer, in the time that is left."""
+def variant(run, fragment, model, sides, bench, name, words):
+    """The same step with other keys of its job, in the time that is left, after the turns of the sides."""
     if run.left() < 30:
         return
-    side = sides[EIGHT] = {"opened": bench.ask(f"open {model} precision.fp8=hybrid", run.left(90)), "turns": []}
+    side = sides[name] = {"opened": bench.ask(f"open {model} {words}", run.left(90)), "turns": []}
     if "error" not in side["opened"]:
         take_turns(run, fragment, [(side, bench, False)])
-        judge(fragment, f"{model} in 8 bits", side)
+        judge(fragment, f"{model}, {name.removeprefix('muster, ')}", side)
         side.update(used(run, bench))
 
 
@@ -292,7 +292,8 @@ def step(model):
                        + [(sides[f"PyTorch, {mode}"], talk, True) for mode, talk in peers])
             judge(fragment, model, mine)
             mine.update(used(run, bench))
-            eight_bits(run, fragment, model, sides, bench)
+            variant(run, fragment, model, sides, bench, ANY_ORDER, "job.deterministic=no")
+            variant(run, fragment, model, sides, bench, EIGHT, "precision.fp8=hybrid")
             for mode, talk in peers:
                 sides[f"PyTorch, {mode}"]["chose"] = talk.ask("chose", run.left(30))
         finally:

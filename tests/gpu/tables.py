@@ -80,7 +80,7 @@ def limits(r):
 
 def steps(r):
     out = ["## A step", "",
-           "The sides took turns, five rounds; the step in 8 bits came after them. A step ends when the device has finished; muster's own, as in the trainer, "
+           "The sides took turns, five rounds; those with sums of attention in any order (`job.deterministic = no`) and in 8 bits came after them. A step ends when the device has finished; muster's own, as in the trainer, "
            "when its numbers are read, which is during the next step. Step: the median over turns of a turn's median. "
            "Model FLOPs per token: 6 × the weights of matrix products + causal attention counted as half (`plan/spec/model/model.h`), the same for every side. "
            "Limit: the faster of the two sides' matrix products above.", ""]
@@ -193,12 +193,12 @@ def attention(r):
         for way, op in (("forward", "attention_fwd"), ("backward", "attention_bwd")):
             k, theirs = mine.get((a["model"], op, a["what"])), a.get(way + "_s")
             if k:
-                both = [f"{1e6 * k[form]:.1f}" if k.get(form) else "" for form in ("own", "cudnn")]
+                both = [f"{1e6 * k[form]:.1f}" if k.get(form) else "" for form in ("own", "cudnn", "any_order")]
                 rows.append((f"{a['what']}, {way}", f"{1e6 * k['seconds']:.1f}", *both, f"{k['flops'] / k['seconds'] / 1e12:.1f}",
                              f"{1e6 * theirs:.1f}" if theirs else a.get("error", "")[:80], f"{theirs / k['seconds']:.3f}" if theirs else ""))
     if not rows:
         return []
-    out = ["## Attention beside scaled_dot_product_attention", ""] + table(("attention", "muster, µs", "own, µs", "cuDNN, µs", "TFLOP/s", "PyTorch, µs", "× PyTorch"), rows)
+    out = ["## Attention beside scaled_dot_product_attention", ""] + table(("attention", "muster, µs", "own, µs", "cuDNN, µs", "cuDNN, any order, µs", "TFLOP/s", "PyTorch, µs", "× PyTorch"), rows)
     chose = [f"- PyTorch chose for {a['what']}: {names_of(a['chose'])}" for a in r["attention"] if a.get("chose")]
     chose += [f"- muster chose {k['chose']} for `{k['key']}`: {k['note']}" for k in r["kernels"] if k.get("chose")]
     return out + chose + ([""] if chose else [])

@@ -232,32 +232,54 @@ static void an_old_cudnn_is_refused_by_its_version(void **state)
 
 /* --- Backward: the graph itself, whatever the backend would choose ------------------------- */
 
-/* Runs the pieces of a backward pass on a stream. Returns their number. */
-static int run_backward(struct attention_rig *r, struct attention_piece piece)
+enum { TENSORS = 16 };
+
+/* at: NULL for tensors that the graph does not have. */
+static void run_plan(const struct dnn *dnn, cudnnHandle_t handle, const struct dnn_plan *plan,
+		     const int64_t ids[TENSORS], void *const at[TENSORS], void *workspace)
 {
-	static const int64_t ids[] = { DNN_Q,     DNN_K,      DNN_V,    DNN_O,      DNN_STATS,
-				       DNN_SCALE, DNN_MASKED, DNN_DOUT, DNN_DQ,     DNN_DK,
-				       DNN_DV,    DNN_SUM,    DNN_ONE,  DNN_STARTS, DNN_HIDDEN };
+	int64_t used[TENSORS];
+	void *where[TENSORS];
+	int n = 0;
+	for (int i = 0; i < TENSORS; i++)
+		if (at[i]) {
+			used[n] = ids[i];
+			where[n++] = at[i];
+		}
+	assert_int_equal(dnn_plan_run(dnn, handle, plan, used, where, n, workspace),
+			 CUDNN_STATUS_SUCCESS);
+}
+
+/* Runs the pieces of a backward pass on a stream. Returns their number. */
+static int run_backward(struct attention_rig *r, struct attention_piece piece, bool any_order)
+{
+	static const int64_t ids[] = { DNN_Q,     DNN_K,      DNN_V,      DNN_O,
+				       DNN_STATS, DNN_SCALE,  DNN_MASKED, DNN_DOUT,
+				       DNN_DQ,    DNN_DK,     DNN_DV,     DNN_SUM,
+				       DNN_ONE,   DNN_STARTS, DNN_HIDDEN, DNN_DQ_SUMS };
 	const struct attn_shape *s = &r->s;
 	const struct dnn *dnn;
 	struct dnn_graph *g = calloc(1, sizeof *g);
-	struct dnn_attention a = { s, piece, true, CUDNN_DATA_BFLOAT16 };
+	struct dnn_attention a = { s, piece, true, CUDNN_DATA_BFLOAT16, any_order };
 	struct dnn_plan plan;
 	struct err e = ERR_INIT;
 	cudnnHandle_t handle;
 	float scale = (float)(1 / sqrt(s->dim)), masked = -INFINITY, one = 1,
 	      hidden = DNN_HIDDEN_SCORE;
-	int pieces = 0, tensors = s->starts ? 15 : 13;
+	int pieces = 0;
 	assert_int_equal(dnn_load(&dnn, &e), 0);
 	assert_int_equal(dnn->Create(&handle), CUDNN_STATUS_SUCCESS);
 	assert_int_equal(dnn->SetStream(handle, backend_stream(r->k)), CUDNN_STATUS_SUCCESS);
 	dnn_graph_init(g, dnn);
 	dnn_attention_bwd(g, &a);
-	if (dnn_plan_make(g, handle, ATTENTION_ROOM_MOST, &plan, &e))
+	if (dnn_plan_make(g, handle, ATTENTION_ROOM_MOST, any_order, &plan, &e))
 		fail_msg("%s", e.text);
-	int64_t sums = 4 * piece.batch * piece.heads * s->q_len;
-	assert_true(plan.workspace + sums <= attention_room(&piece, s->q_len, s->k_len, s->dim));
-	char *workspace = backend_alloc(r->k, (size_t)(plan.workspace + sums));
+	const int64_t queries = piece.batch * piece.heads * s->q_len,
+		      sums = (4 * queries + 15) / 16 * 16,
+		      dq = any_order ? 4 * queries * s->dim : 0;
+	assert_true(plan.workspace + sums + dq <=
+		    attention_room(&piece, s->q_len, s->k_len, s->dim, any_order));
+	char *workspace = backend_alloc(r->k, (size_t)(plan.workspace + sums + dq));
 	for (int64_t b = 0; b < s->batch; b += piece.batch)
 		for (int v = 0; v < s->kv_heads; v += piece.kv_heads, pieces++) {
 			int64_t head = (int64_t)v * (s->heads / s->kv_heads);
@@ -277,11 +299,10 @@ static int run_backward(struct attention_rig *r, struct attention_piece piece)
 				       attention_device(r, DQKV, attention_value_at(s) + kv),
 				       workspace + plan.workspace,
 				       &one,
-				       r->device_starts + b * s->starts_batch,
-				       &hidden };
-			assert_int_equal(dnn_plan_run(dnn, handle, &plan, ids, at, tensors,
-						      workspace),
-					 CUDNN_STATUS_SUCCESS);
+				       s->starts ? r->device_starts + b * s->starts_batch : NULL,
+				       s->starts ? &hidden : NULL,
+				       any_order ? workspace + plan.workspace + sums : NULL };
+			run_plan(dnn, handle, &plan, ids, at, workspace);
 		}
 	assert_int_equal(backend_sync(r->k, NULL), 0);
 	backend_free(r->k, workspace);
@@ -292,7 +313,7 @@ static int run_backward(struct attention_rig *r, struct attention_piece piece)
 }
 
 static void check_backward(const struct attn_shape *s, struct attention_piece piece, int pieces,
-			   bool documents)
+			   bool documents, bool any_order)
 {
 	struct attention_rig r;
 	attention_open(&r, "cuda:bf16", s);
@@ -300,7 +321,7 @@ static void check_backward(const struct attn_shape *s, struct attention_piece pi
 		attention_give_documents(&r, 9, 3);
 	attention_forward(&r);
 	attention_reference_forward(&r);
-	assert_int_equal(run_backward(&r, piece), pieces);
+	assert_int_equal(run_backward(&r, piece, any_order), pieces);
 	attention_check_gradients(&r);
 	attention_close(&r);
 }
@@ -310,34 +331,42 @@ static void backward_by_cudnn_agrees_with_the_reference(void **state)
 	(void)state;
 	const struct attn_shape whole = attention_shape(2, 24, 3, 3, 16),
 				grouped = attention_shape(2, 33, 4, 2, 8);
-	for (int documents = 0; documents < 2; documents++) {
-		check_backward(&whole, (struct attention_piece){ 2, 3, 3 }, 1, documents);
-		check_backward(&grouped, (struct attention_piece){ 2, 4, 2 }, 1, documents);
-		check_backward(&whole, (struct attention_piece){ 1, 3, 3 }, 2, documents);
-		check_backward(&grouped, (struct attention_piece){ 1, 2, 1 }, 4, documents);
+	for (int i = 0; i < 4; i++) {
+		bool documents = i % 2, any_order = i / 2;
+		check_backward(&whole, (struct attention_piece){ 2, 3, 3 }, 1, documents,
+			       any_order);
+		check_backward(&grouped, (struct attention_piece){ 2, 4, 2 }, 1, documents,
+			       any_order);
+		check_backward(&whole, (struct attention_piece){ 1, 3, 3 }, 2, documents,
+			       any_order);
+		check_backward(&grouped, (struct attention_piece){ 1, 2, 1 }, 4, documents,
+			       any_order);
 	}
 }
 
-static void an_engine_whose_results_vary_is_refused(void **state)
+static void an_engine_whose_results_vary_is_refused_unless_they_may(void **state)
 {
 	(void)state;
 	const struct attn_shape s = attention_shape(1, 24, 2, 2, 16);
-	struct dnn_attention a = { &s, { 1, 2, 2 }, true, CUDNN_DATA_BFLOAT16 };
+	struct dnn_attention a = { &s, { 1, 2, 2 }, true, CUDNN_DATA_BFLOAT16, false };
 	struct dnn_graph *g = calloc(1, sizeof *g);
 	struct dnn_plan plan;
 	const struct dnn *dnn;
 	cudnnHandle_t handle;
-	for (int varies = 0; varies < 2; varies++) {
+	for (int i = 0; i < 3; i++) {
+		const bool varies = i > 0, any_order = i > 1;
 		struct err e = ERR_INIT;
 		if (varies)
 			setenv("MUSTER_DOUBLE_CUDNN", "varies", 1);
+		a.any_order = any_order;
 		assert_int_equal(dnn_load(&dnn, &e), 0);
 		assert_int_equal(dnn->Create(&handle), CUDNN_STATUS_SUCCESS);
 		dnn_graph_init(g, dnn);
 		dnn_attention_bwd(g, &a);
-		int rc = dnn_plan_make(g, handle, ATTENTION_ROOM_MOST, &plan, &e);
-		assert_int_equal(rc, varies ? -1 : 0);
-		assert_true(varies ? strstr(e.text, "deterministic") != NULL : plan.engine == 6);
+		int rc = dnn_plan_make(g, handle, ATTENTION_ROOM_MOST, any_order, &plan, &e);
+		assert_int_equal(rc, varies && !any_order ? -1 : 0);
+		assert_true(rc ? strstr(e.text, "deterministic") != NULL
+			       : plan.engine == (any_order ? 5 : 6));
 		dnn_graph_fini(g);
 		dnn->Destroy(handle);
 	}
@@ -355,17 +384,21 @@ static void a_pass_is_split_into_equal_pieces_that_fit(void **state)
 		int64_t len;
 		int dim;
 		struct attention_piece piece;
+		bool any_order;
 	} rows[] = {
-		{ 32, 12, 12, 1024, 64, { 32, 12, 12 } }, /* GPT-2 124M: 770 MiB */
-		{ 8, 32, 8, 2048, 64, { 2, 32, 8 } },     /* LLaMA 1B: 2.2 GB as a whole */
-		{ 1, 32, 8, 8192, 128, { 1, 4, 1 } },     /* a long sequence: groups of heads */
-		{ 6, 32, 32, 4096, 64, { 1, 16, 16 } },   /* equal parts of 32 */
-		{ 1, 32, 4, 32768, 128, { 0, 0, 0 } },    /* one group needs 17 GB */
+		{ 32, 12, 12, 1024, 64, { 32, 12, 12 }, false }, /* GPT-2 124M: 770 MiB */
+		{ 8, 32, 8, 2048, 64, { 2, 32, 8 }, false },     /* LLaMA 1B: 2.2 GB as a whole */
+		{ 1, 32, 8, 8192, 128, { 1, 4, 1 }, false }, /* a long sequence: groups of heads */
+		{ 6, 32, 32, 4096, 64, { 1, 16, 16 }, false }, /* equal parts of 32 */
+		{ 1, 32, 4, 32768, 128, { 0, 0, 0 }, false },  /* one group needs 17 GB */
+		{ 1, 32, 4, 32768, 128, { 1, 16, 2 }, true },  /* dq twice, dk, dv: 1.6 GB */
+		{ 8, 32, 8, 2048, 64, { 8, 32, 8 }, true },    /* 405 MB */
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		struct attention_piece p = attention_piece_of(rows[i].batch, rows[i].heads,
 							      rows[i].kv_heads, rows[i].len,
-							      rows[i].len, rows[i].dim);
+							      rows[i].len, rows[i].dim,
+							      rows[i].any_order);
 		assert_int_equal(p.batch, rows[i].piece.batch);
 		assert_int_equal(p.heads, rows[i].piece.heads);
 		assert_int_equal(p.kv_heads, rows[i].piece.kv_heads);
@@ -399,8 +432,9 @@ int main(void)
 						attention_setup, attention_teardown),
 		cmocka_unit_test_setup_teardown(backward_by_cudnn_agrees_with_the_reference,
 						attention_setup, attention_teardown),
-		cmocka_unit_test_setup_teardown(an_engine_whose_results_vary_is_refused,
-						attention_setup, attention_teardown),
+		cmocka_unit_test_setup_teardown(
+			an_engine_whose_results_vary_is_refused_unless_they_may, attention_setup,
+			attention_teardown),
 		cmocka_unit_test(a_pass_is_split_into_equal_pieces_that_fit),
 	};
 	return cmocka_run_group_tests_name("attention by cuDNN", tests, NULL, NULL);

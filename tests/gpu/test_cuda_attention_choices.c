@@ -16,6 +16,7 @@
 
 #ifdef HAVE_CUDNN
 
+#include "base/attention_room.h"
 #include "base/buf.h"
 #include "base/choices.h"
 #include "tests/gpu/attention_rig.h"
@@ -51,6 +52,136 @@ static void the_faster_way_is_measured_once_and_kept(void **state)
 	attention_both_passes(&r);
 	assert_int_equal(attention_both_passes(&r), 0);
 	attention_close(&r);
+}
+
+/* Opens a rig whose backend may add in any order, where cuDNN takes `any` seconds for that. */
+static void measure_any_order(struct attention_rig *r, const struct attn_shape *s, double own,
+			      double dnn, double any)
+{
+	attention_measure_with(r, s, CHOICES_MEASURED, own, dnn);
+	double_cudnn_any_seconds = any;
+	backend_allow_any_order(r->k, true);
+}
+
+/* What dq is after a backward pass; the caller frees it. */
+static uint16_t *backward_bits(struct attention_rig *r)
+{
+	const size_t bytes = (size_t)r->count[DQKV] * sizeof(uint16_t);
+	uint16_t *bits = malloc(bytes);
+	attention_backward(r, false);
+	assert_int_equal(backend_get(r->k, bits, r->at[DQKV], bytes, NULL), 0);
+	return bits;
+}
+
+static bool same_bits_twice(struct attention_rig *r)
+{
+	uint16_t *first = backward_bits(r), *second = backward_bits(r);
+	bool same = !memcmp(first, second, (size_t)r->count[DQKV] * sizeof *first);
+	free(first);
+	free(second);
+	return same;
+}
+
+static void sums_in_any_order_are_chosen_only_if_faster(void **state)
+{
+	(void)state;
+	static const struct {
+		double own, dnn, any;
+		bool by_cudnn, in_any_order;
+	} rows[] = {
+		{ 1e-3, 1e-4, 9e-5, true, true },
+		{ 1e-3, 1e-4, 9.9e-5, true, false }, /* the same bits each time are worth 1 % */
+		{ 1e-3, 1e-4, 2e-4, true, false },
+		{ 1e-5, 1e-2, 1e-2, false, false },
+		{ 1e-5, 1e-2, 1e-6, true, true },
+	};
+	const struct attn_shape s = attention_shape(2, 40, 4, 2, 16);
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		struct attention_rig r;
+		measure_any_order(&r, &s, rows[i].own, rows[i].dnn, rows[i].any);
+		attention_both_passes(&r);
+		int backward = double_cudnn.backward, any = double_cudnn.any_order;
+		attention_both_passes(&r);
+		assert_int_equal(double_cudnn.backward - backward, rows[i].by_cudnn);
+		assert_int_equal(double_cudnn.any_order - any, rows[i].in_any_order);
+		assert_int_equal(same_bits_twice(&r), !rows[i].in_any_order);
+		attention_close(&r);
+	}
+}
+
+/* A choice that was made with sums in any order does not count without them, nor the other way
+ * round; the forward pass has one choice. */
+static void sums_in_any_order_have_a_choice_of_their_own(void **state)
+{
+	(void)state;
+	const struct attn_shape s = attention_shape(2, 40, 4, 2, 16);
+	const char *key, *note;
+	struct attention_rig r;
+	measure_any_order(&r, &s, 1e-3, 1e-4, 1e-5);
+	attention_both_passes(&r);
+	assert_true(choices_at(backend_choices(r.k), 1, &key, &note));
+	assert_non_null(strstr(key, " any-order"));
+	assert_non_null(strstr(note, "cuDNN 100.0 us, engine 6"));
+	assert_non_null(strstr(note, "cuDNN in any order 10.0 us, engine 5"));
+	assert_false(choices_at(backend_choices(r.k), 2, &key, &note));
+	backend_allow_any_order(r.k, false);
+	attention_both_passes(&r);
+	assert_true(choices_at(backend_choices(r.k), 2, &key, &note));
+	assert_null(strstr(key, "any-order"));
+	int any = double_cudnn.any_order;
+	assert_int_equal(attention_both_passes(&r), 2);
+	assert_int_equal(double_cudnn.any_order, any);
+	/* from a file that someone else wrote */
+	char name[CHOICES_TEXT];
+	snprintf(name, sizeof name, "%s", key);
+	choices_put(backend_choices(r.k), name, "cudnn-any", 9);
+	attention_both_passes(&r);
+	assert_int_equal(double_cudnn.any_order, any);
+	backend_allow_any_order(r.k, true);
+	attention_both_passes(&r);
+	assert_int_equal(double_cudnn.any_order, any + 1);
+	attention_close(&r);
+}
+
+/* Where the ordered form has no engine; so it is on compute capability 10.x. */
+static void sums_in_any_order_serve_where_ordered_ones_cannot(void **state)
+{
+	(void)state;
+	const struct attn_shape s = attention_shape(2, 40, 4, 2, 16);
+	struct attention_rig r;
+	setenv("MUSTER_DOUBLE_CUDNN", "varies", 1);
+	measure_any_order(&r, &s, 1e-3, 1e-4, 1e-4);
+	attention_both_passes(&r);
+	int any = double_cudnn.any_order;
+	attention_both_passes(&r);
+	assert_int_equal(double_cudnn.any_order, any + 1);
+	assert_null(backend_notice(r.k));
+	attention_close(&r);
+}
+
+/* One workspace, of the larger form: what the planner counts. */
+static void both_forms_share_a_workspace(void **state)
+{
+	(void)state;
+	const struct attn_shape shapes[] = {
+		attention_shape(2, 256, 2, 1, 16), /* the ordered form needs more */
+		attention_shape(4, 24, 2, 2, 128), /* the other one does */
+	};
+	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+		const struct attn_shape *s = &shapes[i];
+		const struct attention_piece p = { s->batch, s->heads, s->kv_heads };
+		const int64_t ordered = attention_room(&p, s->q_len, s->k_len, s->dim, false),
+			      any = attention_room(&p, s->q_len, s->k_len, s->dim, true);
+		assert_int_equal(ordered > any, i == 0);
+		struct attention_rig r;
+		measure_any_order(&r, s, 1e-3, 1e-4, 1e-5);
+		attention_forward(&r);
+		size_t before = backend_peak(r.k);
+		attention_check_forward(&r);
+		attention_backward(&r, false);
+		assert_true(backend_peak(r.k) - before <= (size_t)(ordered > any ? ordered : any));
+		attention_close(&r);
+	}
 }
 
 /* Proposals change nothing until the ranks agree. */
@@ -329,6 +460,14 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(the_faster_way_is_measured_once_and_kept,
 						attention_setup, attention_teardown),
+		cmocka_unit_test_setup_teardown(sums_in_any_order_are_chosen_only_if_faster,
+						attention_setup, attention_teardown),
+		cmocka_unit_test_setup_teardown(sums_in_any_order_have_a_choice_of_their_own,
+						attention_setup, attention_teardown),
+		cmocka_unit_test_setup_teardown(sums_in_any_order_serve_where_ordered_ones_cannot,
+						attention_setup, attention_teardown),
+		cmocka_unit_test_setup_teardown(both_forms_share_a_workspace, attention_setup,
+						attention_teardown),
 		cmocka_unit_test_setup_teardown(ranks_use_what_they_agreed_on, attention_setup,
 						attention_teardown),
 		cmocka_unit_test_setup_teardown(a_gradient_that_is_added_has_own_kernels,

@@ -161,6 +161,18 @@ static void a_new_run_takes_what_an_earlier_one_measured(void **state)
 	course_drop(next);
 }
 
+static bool file_has(const char *path, const char *text)
+{
+	char line[1024];
+	bool has = false;
+	FILE *f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof line, f))
+		has |= strstr(line, text) != NULL;
+	fclose(f);
+	return has;
+}
+
 #ifdef HAVE_CUDNN
 
 /* Heads of 8, which cuDNN computes. */
@@ -185,6 +197,43 @@ static void a_run_whose_attention_is_cudnns_fits_its_plan_and_continues(void **s
 	course_drop(rest);
 }
 
+static struct course *run_attended(const struct places *p, const char *more)
+{
+	struct course *c = course_of(&attended, "cuda", more);
+	c->run_dir = p->runs[0];
+	course_go(c);
+	return c;
+}
+
+/* Where the job's key has changed, only attention is measured again, and each has its own choices. */
+static void sums_in_any_order_are_chosen_when_a_run_may_have_them(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	char ours[128];
+	snprintf(ours, sizeof ours, "%s/choices", p.runs[0]);
+	struct course *before = run_attended(&p, NULL),
+		      *measures = run_attended(&p, "job.deterministic=no"),
+		      *keeps = run_attended(&p, "job.deterministic=no"),
+		      *after = run_attended(&p, "job.deterministic=run");
+	assert_int_equal(before->in_any_order, 0);
+	assert_true(measures->in_any_order > 0 && keeps->in_any_order > 0);
+	assert_true(measures->by_cudnn > keeps->by_cudnn);
+	assert_int_equal(keeps->by_cudnn, keeps->in_any_order);
+	assert_true(measures->products < before->products / 2);
+	assert_true(file_has(ours, " any-order"));
+	if (measures->taken > measures->predicted)
+		fail_msg("%.0f bytes were taken, %.0f predicted", measures->taken,
+			 measures->predicted);
+	assert_false(course_same_bits(before, keeps, 0));
+	assert_true(course_same_bits(before, after, 0));
+	file_remove_tree(p.top);
+	course_drop(before);
+	course_drop(measures);
+	course_drop(keeps);
+	course_drop(after);
+}
+
 /* What was chosen for another version would never be found. */
 static void a_run_with_a_new_library_chooses_again(void **state)
 {
@@ -205,18 +254,6 @@ static void a_run_with_a_new_library_chooses_again(void **state)
 }
 
 #endif
-
-static bool file_has(const char *path, const char *text)
-{
-	char line[1024];
-	bool has = false;
-	FILE *f = fopen(path, "r");
-	assert_non_null(f);
-	while (fgets(line, sizeof line, f))
-		has |= strstr(line, text) != NULL;
-	fclose(f);
-	return has;
-}
 
 /* Otherwise a run with another model, once it continues with that layout, would measure nothing. */
 static void the_cache_does_not_say_what_a_run_agreed_on(void **state)
@@ -286,6 +323,7 @@ int main(void)
 		cmocka_unit_test(stages_that_measure_differently_use_the_same_algorithms),
 #ifdef HAVE_CUDNN
 		cmocka_unit_test(a_run_whose_attention_is_cudnns_fits_its_plan_and_continues),
+		cmocka_unit_test(sums_in_any_order_are_chosen_when_a_run_may_have_them),
 		cmocka_unit_test(a_run_with_a_new_library_chooses_again),
 #endif
 		cmocka_unit_test(a_new_run_takes_what_an_earlier_one_measured),

@@ -37,9 +37,10 @@ static int write_agreed(struct train_choices *t, const struct rank_view *v, stru
 		for (size_t r = 0; r < ranks; r++)
 			held[all[r]] = '1';
 		snprintf(t->agreed, sizeof t->agreed,
-			 AGREED "tp=%d cp=%d pp=%d dp=%d ep=%d micro=%lld stages=%016llx", l->tp,
+			 AGREED "tp=%d cp=%d pp=%d dp=%d ep=%d micro=%lld stages=%016llx%s", l->tp,
 			 l->cp, l->pp, l->dp, l->ep, (long long)v->job->batch.micro,
-			 (unsigned long long)hash_text(held));
+			 (unsigned long long)hash_text(held),
+			 v->job->job.deterministic == DETERMINISTIC_NO ? " any-order" : "");
 	}
 	free(all);
 	free(held);
@@ -114,7 +115,7 @@ int train_choices_begin(struct comm *world, const struct rank_view *view, struct
 {
 	struct choices *c = backend_choices(k);
 	*out = NULL;
-	if (!c || view->job->job.deterministic)
+	if (!c || view->job->job.deterministic == DETERMINISTIC_YES)
 		return 0;
 	struct train_choices *t = calloc(1, sizeof *t);
 	if (!t)

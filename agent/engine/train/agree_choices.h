@@ -14,7 +14,10 @@
  * run folder alone and nothing is measured, so it gives the same bits as if it had not stopped.
  * This also holds if it begins again with its first step. If it continues with another layout, with
  * another driver, runtime or version of a library, or with other stages on a kind of machine, the
- * first step measures.
+ * first step measures, and also if job.deterministic was changed to `no`, or from it.
+ *
+ * With job.deterministic = no the choices are kept as well, but some of them give other bits each
+ * time.
  *
  * Files that cannot be read or written cost time, but no run.
  */
@@ -28,7 +31,8 @@
 struct train_choices;
 
 /* Collective over world, before the first step; `step` is the last one that was done. Sets
- * *out, NULL if nothing is to be chosen: on the host, and with job.deterministic. */
+ * *out, NULL if nothing is to be chosen: on the host, and with job.deterministic =
+ * yes. */
 int train_choices_begin(struct comm *world, const struct rank_view *view, struct backend *k,
 			const char *run_dir, int64_t step, struct train_choices **out,
 			struct err *e);

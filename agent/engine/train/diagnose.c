@@ -82,12 +82,14 @@ static bool same_tally(const struct tally *a, const struct tally *b)
 	return !memcmp(a, b, sizeof *a);
 }
 
-static void compare_remains(const struct remains *a, const struct remains *b,
+/* any_order: backward passes have other bits each time, and are not compared. */
+static void compare_remains(const struct remains *a, const struct remains *b, bool any_order,
 			    struct rank_findings *f)
 {
 	for (int i = 0; i < a->kept.n && i < b->kept.n; i++) {
 		const struct model_place *at = &a->kept.places[i];
-		if (same_tally(&a->kept.tallies[i], &b->kept.tallies[i]) ||
+		if ((at->backward && any_order) ||
+		    same_tally(&a->kept.tallies[i], &b->kept.tallies[i]) ||
 		    (f->differs && !train_diagnosis_before(at, &f->differs_at)))
 			continue;
 		f->differs = true;
@@ -124,7 +126,7 @@ static int compare_computations(struct trainer *t, struct rank_findings *f, stru
 		rc = compute_again(t, f, r, e) || take_remains(t, &second, e) ? -1 : 0;
 	}
 	if (!rc)
-		compare_remains(&first, &second, f);
+		compare_remains(&first, &second, r->any_order, f);
 	remains_fini(&first);
 	remains_fini(&second);
 	return rc;
@@ -189,9 +191,12 @@ void train_diagnose(struct trainer *t, double loss, double norm, struct err *e)
 	char was[sizeof e->text];
 	struct err failed = ERR_INIT;
 	struct answer answer = { .blame = { .step = t->at.step + 1, .kind = "" } };
+	const struct job *job = t->env->view->job;
 	struct step_results r = { .loss = loss,
 				  .norm = norm,
-				  .layers = (int)t->env->view->shape.layers };
+				  .layers = (int)t->env->view->shape.layers,
+				  .any_order = job->job.device == DEVICE_CUDA &&
+					       job->job.deterministic == DETERMINISTIC_NO };
 	if (t->server || !t->optim)
 		return;
 	trainer_phase(t, "diagnosis");

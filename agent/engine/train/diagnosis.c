@@ -180,11 +180,14 @@ static bool same_bits(double a, double b)
 
 static bool results_agree(const struct decision *d)
 {
-	if (!same_bits(d->r->loss, d->r->loss_again) || !same_bits(d->r->norm, d->r->norm_again))
+	const struct step_results *s = d->r;
+	if (!same_bits(s->loss, s->loss_again) ||
+	    (s->any_order ? !isfinite(s->norm) != !isfinite(s->norm_again)
+			  : !same_bits(s->norm, s->norm_again)))
 		return false;
 	for (int r = 0; r < d->world; r++) {
 		const struct rank_findings *f = &d->all[r];
-		if (f->differs || f->gradients_differ || f->loss_differs)
+		if (f->differs || (f->gradients_differ && !s->any_order) || f->loss_differs)
 			return false;
 	}
 	return true;
@@ -355,9 +358,14 @@ void train_diagnosis_decide(const struct rank_findings *all, const enum witness 
 	if (!finite && decide_overflow(&d))
 		return;
 	if (results_agree(&d))
-		snprintf(text, size,
-			 "a second computation gives the same bits, so they come from the data or "
-			 "the weights");
+		snprintf(
+			text, size,
+			"a second computation gives the same bits%s, so they come from the data or "
+			"the weights%s",
+			r->any_order ? " in the forward pass" : "",
+			r->any_order ? ", or hardware failed in the backward pass, whose bits "
+				       "differ each time with job.deterministic = no"
+				     : "");
 	else
 		decide_transient(&d);
 }

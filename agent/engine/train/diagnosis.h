@@ -15,6 +15,11 @@
  *     they agree and are finite                        the numbers come from the data or the weights
  *
  * Bad means NaN or infinite.
+ *
+ * With job.deterministic = no, backward passes have other bits each time (kernels/ops.h,
+ * backend_allow_any_order). Then only forward passes are compared bit by bit. Of what backward
+ * passes compute, only bad numbers count, so that a fault there that leaves finite numbers is not
+ * found.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_DIAGNOSIS_H
 #define MUSTER_AGENT_ENGINE_TRAIN_DIAGNOSIS_H
@@ -60,7 +65,8 @@ enum witness { WITNESS_NONE, WITNESS_GOOD, WITNESS_BAD };
 /* The results of the two computations, which all ranks know. */
 struct step_results {
 	double loss, norm, loss_again, norm_again;
-	int layers; /* of the model */
+	int layers;     /* of the model */
+	bool any_order; /* backward passes have sums in any order, and other bits each time */
 };
 
 /* Whether a comes before b in the step: by micro-batch, forward before backward, then along the

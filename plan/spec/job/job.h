@@ -52,6 +52,8 @@ enum job_pmix { PMIX_AUTO, PMIX_SLURM, PMIX_MUSTER };
 /* auto: to cores if there are enough for all agents' threads */
 enum job_bind { BIND_AUTO, BIND_NONE, BIND_CORE };
 enum job_device { DEVICE_CPU, DEVICE_CUDA };
+/* What gives the same bits on a GPU: nothing, the same run after a stop, or every run. */
+enum job_deterministic { DETERMINISTIC_NO, DETERMINISTIC_RUN, DETERMINISTIC_YES };
 /* What may change if fewer devices are left: nothing, dp, or the whole layout. */
 enum job_shrink { SHRINK_KEEP, SHRINK_DP, SHRINK_ANY };
 /* What a run does about the node of a slow rank: nothing, or it goes on without it. */
@@ -123,8 +125,8 @@ struct job {
 		int64_t steps;          /* optimizer steps in the whole run */
 		uint64_t seed;
 		enum job_device device;
-		bool deterministic; /* cuda: no algorithm is chosen by measured times */
-		bool graphs;        /* cuda: record passes once and replay them */
+		enum job_deterministic deterministic;
+		bool graphs; /* cuda: record passes once and replay them */
 		/* a program that is run instead of the built-in training, as a line of words
 		 * (base/words.h); "": none */
 		char program[JOB_PROGRAM];

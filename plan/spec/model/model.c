@@ -52,8 +52,8 @@ void shape_of_job(const struct job *job, struct model_shape *out)
 
 bool shape_attention_by_cudnn(const struct job *job, const struct model_shape *m, int cp)
 {
-	return !job->job.deterministic && job->precision.dtype != DTYPE_FP32 && cp == 1 &&
-	       !(job->model.attn_dropout > 0) && m->head_dim % 8 == 0 &&
+	return job->job.deterministic != DETERMINISTIC_YES && job->precision.dtype != DTYPE_FP32 &&
+	       cp == 1 && !(job->model.attn_dropout > 0) && m->head_dim % 8 == 0 &&
 	       m->head_dim <= ATTENTION_ROOM_DIM;
 }
 

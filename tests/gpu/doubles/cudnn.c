@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct double_cudnn_counts double_cudnn;
-double double_cudnn_seconds;
+double double_cudnn_seconds, double_cudnn_any_seconds;
 
 struct cudnnContext {
 	int device;
@@ -192,6 +192,7 @@ static int pointwise_inputs(cudnnPointwiseMode_t mode)
 	case CUDNN_POINTWISE_EXP:
 	case CUDNN_POINTWISE_LOG:
 	case CUDNN_POINTWISE_GEN_INDEX:
+	case CUDNN_POINTWISE_IDENTITY:
 		return 1;
 	case CUDNN_POINTWISE_MUL:
 	case CUDNN_POINTWISE_ADD:
@@ -267,7 +268,7 @@ static char letter_of(const struct object *o)
 		{ CUDNN_POINTWISE_SUB, '-' },           { CUDNN_POINTWISE_DIV, '/' },
 		{ CUDNN_POINTWISE_EXP, 'e' },           { CUDNN_POINTWISE_LOG, 'l' },
 		{ CUDNN_POINTWISE_GEN_INDEX, 'i' },     { CUDNN_POINTWISE_CMP_GE, '>' },
-		{ CUDNN_POINTWISE_BINARY_SELECT, '?' },
+		{ CUDNN_POINTWISE_BINARY_SELECT, '?' }, { CUDNN_POINTWISE_IDENTITY, '=' },
 	};
 	switch ((int)o->type) {
 	case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
@@ -474,6 +475,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
 		double_cudnn.forward++;
 	else
 		double_cudnn.backward++;
+	double_cudnn.any_order += cudnn_has_any_order(p);
 	o->executed = true;
 	cudaError_t rc = double_queue_copy(handle->stream, cudnn_run, p, sizeof *p);
 	free(p);

@@ -14,7 +14,8 @@
  *
  * A plan that was executed may not be destroyed before its stream is done.
  *
- * For the backward pass the heuristic's first engine has the note NONDETERMINISTIC.
+ * For the backward pass the heuristic's first engine has the note NONDETERMINISTIC. In the form of the
+ * pattern with sums in any order, each execution gives dq other last bits.
  *
  * MUSTER_DOUBLE_CUDNN is a list of words: `old` (version 9.10.1), `newer` (the next version),
  * `counts` (prints how often each pass was executed when the process ends), `refuses` (no engine
@@ -33,11 +34,13 @@
 struct double_cudnn_counts {
 	int handles, open_descriptors, plans;
 	int forward, backward; /* executions */
+	int any_order;         /* those of them with sums in any order */
 	int64_t workspace;     /* of the largest plan */
 };
 extern struct double_cudnn_counts double_cudnn;
 /* What an execution takes by the runtime's virtual clock (double_virtual_clock). */
 extern double double_cudnn_seconds;
+extern double double_cudnn_any_seconds; /* with sums in any order */
 
 enum { CUDNN_OPS = 40, CUDNN_TENSORS = 64, CUDNN_IDS = 24 };
 
@@ -66,12 +69,15 @@ struct cudnn_program {
 	int tensor_count, op_count;
 	void *workspace;
 	int64_t workspace_bytes;
+	int turn; /* of executions with sums in any order */
 };
 
 enum cudnn_pass { CUDNN_NEITHER, CUDNN_FORWARD, CUDNN_BACKWARD };
 
 /* Which of the two patterns a program is, if engines support its sizes. */
 enum cudnn_pass cudnn_pass_of(const struct cudnn_program *p);
+/* Whether it is the form of the pattern with sums in any order. */
+bool cudnn_has_any_order(const struct cudnn_program *p);
 /* The workspace that engine 6 of cuDNN 9.19 needs on sm_90 (backward), or engine 2. */
 int64_t cudnn_workspace_of(const struct cudnn_program *p, enum cudnn_pass pass);
 /* A step of a stream. */

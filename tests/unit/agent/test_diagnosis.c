@@ -201,6 +201,42 @@ static void other_bits_are_a_fault_of_hardware_and_the_first_rank_that_differs_h
 	says(s, "layer 2");
 }
 
+/* With job.deterministic = no, backward passes have other bits each time. */
+static void gradients_with_sums_in_any_order_may_differ(void **state)
+{
+	(void)state;
+	struct scene *s = healthy();
+	s->r.any_order = true;
+	s->r.norm_again = s->r.norm * (1 + 1e-7);
+	s->all[1].gradients_differ = s->all[2].gradients_differ = true;
+	decide(s);
+	assert_int_equal(s->blame.n, 0);
+	says(s, "gives the same bits in the forward pass");
+	says(s, "or hardware failed in the backward pass");
+	s->r.any_order = false;
+	decide(s);
+	says(s, "failed for a moment");
+}
+
+static void a_fault_is_found_despite_sums_in_any_order(void **state)
+{
+	(void)state;
+	struct scene *s = healthy();
+	s->r.any_order = true;
+	s->all[3].differs = s->all[3].loss_differs = true;
+	s->all[3].differs_at = (struct model_place){ .layer = 2 };
+	decide(s);
+	names(s, 3, true);
+	says(s, "failed for a moment, on rank 3 on n3");
+	s = healthy();
+	s->r.any_order = true;
+	s->r.norm = NAN; /* and finite in the second computation */
+	s->all[2].reduced = (struct bad_tensor){ .bad = 1, .count = 9, .name = "norm.weight" };
+	decide(s);
+	names(s, 2, true);
+	says(s, "reduced gradient of norm.weight, and its replicas had none");
+}
+
 static void ranks_that_differ_at_the_same_place_are_all_named_but_not_suspects(void **state)
 {
 	(void)state;
@@ -334,6 +370,8 @@ int main(void)
 		cmocka_unit_test(equal_computations_blame_the_data_or_the_weights),
 		cmocka_unit_test(
 			other_bits_are_a_fault_of_hardware_and_the_first_rank_that_differs_has_it),
+		cmocka_unit_test(gradients_with_sums_in_any_order_may_differ),
+		cmocka_unit_test(a_fault_is_found_despite_sums_in_any_order),
 		cmocka_unit_test(
 			ranks_that_differ_at_the_same_place_are_all_named_but_not_suspects),
 		cmocka_unit_test(a_gradient_on_an_early_stage_blames_the_whole_pipeline),

@@ -553,6 +553,31 @@ static void mixtures_are_recomputed_as_they_are(void **state)
 	free(x.stages);
 }
 
+/* cuDNN's backward pass with sums in any order counts where it is faster. */
+static void sums_in_any_order_make_the_backward_pass_faster(void **state)
+{
+	static struct scene x;
+	static const struct run run = { 64, 8192, 8, 1, 1, 1, 64, 64, 1, 0 };
+	struct setting s = { "model.family=mixtral model.dropout=0 model.attn_dropout=0 "
+			     "parallel.ep=8",
+			     "dgx-h100", &cost_engine_muster };
+	const struct stage stage = { 1, 2, false, false };
+	(void)state;
+	open_scene(&x, &run, &s, NULL);
+	const double flops = 2.5 * 2 * 2048.0 * 8192 * 2048,
+		     ordered = cost_machine_attention(&x.machine, ATTENTION_MUSTER,
+						      RATE_ATTENTION_BWD, flops, 2048, 128),
+		     any = cost_machine_attention(&x.machine, ATTENTION_CUDNN, RATE_ATTENTION_BWD,
+						  flops, 2048, 128);
+	struct cost_pass run_again = cost_pass_of(&x.of, &stage);
+	x.job.job.deterministic = DETERMINISTIC_NO;
+	struct cost_pass no = cost_pass_of(&x.of, &stage);
+	assert_true(any < 0.9 * ordered);
+	near(cost_backward(&run_again) - cost_backward(&no), ordered - any);
+	near(run_again.fwd, no.fwd);
+	free(x.stages);
+}
+
 /* A mixture's rows are gathered before their experts are known, and summed after the last
  * expert. */
 static void a_mixtures_sums_hide_behind_nothing(void **state)
@@ -774,6 +799,7 @@ int main(void)
 		cmocka_unit_test(without_overlap_nothing_hides),
 		cmocka_unit_test(published_parameters_come_beside_the_next_pass),
 		cmocka_unit_test(buckets_on_devices_have_one_fixed_cost),
+		cmocka_unit_test(sums_in_any_order_make_the_backward_pass_faster),
 		cmocka_unit_test(mixtures_are_recomputed_as_they_are),
 		cmocka_unit_test(a_mixtures_sums_hide_behind_nothing),
 		cmocka_unit_test(a_mixtures_layer_waits_for_its_host),
