@@ -16,27 +16,20 @@
 
 /*
  * Each thread holds NUMBERS sums of dw, and of dbias if there is one, for P packs of columns. A
- * block loads R rows of dy, x and dres before the sums over them, which all share two barriers. So
- * the loads of several rows are under way at once, and the rest of a row waits for no memory. dres
- * stays in the storage type until then.
+ * block loads R rows before the sums over them, which all share two barriers. So the loads of
+ * several rows are under way at once.
  */
 enum { BWD_NUMBERS = 16, BWD_MAX = 512, BWD_ROWS = 4 };
 
 /* What the kernel makes of dx besides: nothing, its largest number, or also copies in 8 bits. */
 enum bwd_more { BWD_ONLY, BWD_LARGEST, BWD_COPIES };
 
-/* With short rows, more threads are under way rather than more rows of each. */
-template <int NUMBERS, bwd_more MORE>
-constexpr int bwd_rows_of = MORE == BWD_COPIES      ? (NUMBERS < BWD_NUMBERS ? 2 : 1)
-			    : NUMBERS < BWD_NUMBERS ? 2
-						    : 1;
-
-/* Threads that a multiprocessor has registers for: with short rows 96 each, or 80 for RMSNorm alone,
- * otherwise 128. */
-template <bool CENTRED, int NUMBERS, bwd_more MORE>
-constexpr int bwd_threads_of = MORE == BWD_COPIES || NUMBERS == BWD_NUMBERS ? 512
-			       : CENTRED || MORE == BWD_LARGEST             ? 672
-									    : 768;
+/* The largest R with which a kernel has at most 128 registers: so many can 512 threads have. */
+template <class T, int NUMBERS, bwd_more MORE>
+constexpr int bwd_rows_of = MORE == BWD_COPIES          ? (NUMBERS < BWD_NUMBERS ? 2 : 1)
+			    : NUMBERS < BWD_NUMBERS     ? 4
+			    : sizeof(T) < sizeof(float) ? 2
+							: 1;
 
 struct bwd_copies {
 	uint8_t *at, *transposed;
@@ -55,18 +48,18 @@ template <int V>
 __device__ inline void stage_pack(const bwd_copies &to, const float (&x)[V], bool there, int64_t at,
 				  uint8_t *turn, float scale)
 {
-	uint32_t word[V / 4] = {};
+	uint8_t bits[V];
 	#pragma unroll
-	for (int i = 0; i < V && there; i += 4)
-		word[i / 4] = to_fp8_pair(x[i], x[i + 1], scale, to.kind) |
-			      to_fp8_pair(x[i + 2], x[i + 3], scale, to.kind) << 16;
+	for (int i = 0; i < V; i++) {
+		bits[i] = there ? to_fp8(x[i], scale, to.kind) : 0;
+		turn[i * FP8_ROW] = bits[i];
+	}
+	if (!there || !to.at)
+		return;
 	#pragma unroll
-	for (int i = 0; i < V; i++)
-		turn[i * FP8_ROW] = (uint8_t)(word[i / 4] >> i % 4 * 8);
-	#pragma unroll
-	for (int i = 0; i < V / 4; i++)
-		if (there && to.at)
-			*(uint32_t *)(to.at + at + 4 * i) = word[i];
+	for (int i = 0; i < V; i += 4)
+		*(uint32_t *)(to.at + at + i) = bits[i] | bits[i + 1] << 8 | bits[i + 2] << 16 |
+						(uint32_t)bits[i + 3] << 24;
 }
 
 /* Writes the panel of rows from `row` on. */
@@ -85,7 +78,6 @@ __device__ inline void store_panel(const bwd_copies &to, const uint8_t *turn, in
 /* A thread's packs of R rows of dy and x, and its sums of columns over all rows of the block. */
 template <int P, int R, int V> struct bwd_rows {
 	float dy[R][P][V], x[R][P][V], rstd[R];
-	uint4 dres[R][P];
 };
 template <int P, int V> struct bwd_columns {
 	float dw[P][V], db[P][V], dx[P][V];
@@ -102,9 +94,6 @@ __device__ inline void bwd_load(bwd_rows<P, R, V> &t, const norm_bwd_args<T> &a,
 			if (row + r < a.n && j < a.c) {
 				load<V>(t.dy[r][p], a.dy + (row + r) * a.c + j);
 				load<V>(t.x[r][p], a.x + (row + r) * a.c + j);
-				if (a.dres)
-					t.dres[r][p] =
-						*(const uint4 *)(a.dres + (row + r) * a.c + j);
 			}
 		}
 }
@@ -178,7 +167,8 @@ __device__ inline void bwd_store(const bwd_rows<P, R, V> &t, bwd_columns<P, V> &
 		float dx[V] = {};
 		if (j >= a.c || (MORE != BWD_COPIES && !there))
 			return;
-		load<V>(dx, (const T *)&t.dres[r][p]);
+		if (there && a.dres)
+			load<V>(dx, a.dres + at);
 		#pragma unroll
 		for (int i = 0; i < V; i++)
 			dx[i] += t.rstd[r] * (t.dy[r][p][i] - g_mean - t.x[r][p][i] * gh_mean);
@@ -257,13 +247,12 @@ template <class T, bool CENTRED, int NUMBERS, bwd_more MORE>
 static void norm_bwd_rows(struct backend *k, const char *op, const struct norm_bwd_args<T> *a,
 			  const struct fp8_copies *to)
 {
-	constexpr int V = pack_of<T>, P = NUMBERS / V, R = bwd_rows_of<NUMBERS, MORE>,
+	constexpr int V = pack_of<T>, P = NUMBERS / V, R = bwd_rows_of<T, NUMBERS, MORE>,
 		      rows = MORE == BWD_COPIES ? (int)FP8_ROW : (int)BWD_ROWS;
 	float *const outs[2] = { a->dw, CENTRED ? a->dbias : NULL };
 	float *const sums[2] = { to ? to->sums : NULL, NULL };
 	int threads = (int)((a->c / V + P - 1) / P + WARP - 1) / WARP * WARP;
-	constexpr int most = bwd_threads_of<CENTRED, NUMBERS, MORE>;
-	int each = most / threads > 8 ? 8 : most / threads; /* that an SM can hold at once */
+	int each = BWD_MAX / threads > 8 ? 8 : BWD_MAX / threads; /* that an SM can hold at once */
 	unsigned blocks = cuda_blocks_most(k, a->n, rows, each);
 	float *parts = (float *)cuda_scratch(k, 3 * blocks * (size_t)a->c * sizeof *parts, op);
 	bwd_copies copies = {};
