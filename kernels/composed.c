@@ -12,14 +12,11 @@ void backend_composed_linear_gelu_fwd(struct backend *k, void *y, void *pre, con
 	k->ops.gelu_fwd(k, y, pre, n * out);
 }
 
-void backend_composed_linear_gelu_bwd(struct backend *k, void *dpre, float *dbias, const void *dy,
-				      const void *w, const void *pre, int64_t n, int64_t in,
-				      int64_t out, bool add)
+void backend_composed_linear_gelu_bwd(struct backend *k, void *dpre, const void *dy, const void *w,
+				      const void *pre, int64_t n, int64_t in, int64_t out)
 {
 	k->ops.linear_bwd_input(k, dpre, dy, w, n, in, out);
 	k->ops.gelu_bwd(k, dpre, dpre, pre, n * in);
-	if (dbias)
-		k->ops.sum_rows(k, dbias, dpre, n, in, add);
 }
 
 /* --- Ops followed by a cast of what they compute ------------------------------------------ */

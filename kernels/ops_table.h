@@ -49,11 +49,10 @@ OP(linear_bwd_weight_strided, STORED, OWN, (struct backend *k, float *dw, const 
  * both. */
 OP(linear_gelu_fwd, STORED, COMPOSED, (struct backend *k, void *y, void *pre, const void *x,
 	const void *w, const void *bias, int64_t n, int64_t in, int64_t out))
-/* GELU followed by a product, backward: dpre[n,in] = (dy[n,out] · w[out,in]) * gelu'(pre[n,in]), and
- * dbias[in] = the sums of dpre's columns. Sets dpre, and dbias, to which it adds with `add`. dbias may
- * be NULL. The sums of one call may be rounded to the storage type. */
-OP(linear_gelu_bwd, STORED, COMPOSED, (struct backend *k, void *dpre, float *dbias, const void *dy,
-	const void *w, const void *pre, int64_t n, int64_t in, int64_t out, bool add))
+/* GELU followed by a product, backward: dpre[n,in] = (dy[n,out] · w[out,in]) * gelu'(pre[n,in]).
+ * Sets dpre. */
+OP(linear_gelu_bwd, STORED, COMPOSED, (struct backend *k, void *dpre, const void *dy, const void *w,
+	const void *pre, int64_t n, int64_t in, int64_t out))
 
 /* Grouped products: linear_fwd, linear_bwd_input and linear_bwd_weight of each group. Group i
  * has rows[i] rows of x and y, after those of group i - 1; its weights begin at element i *

@@ -29,10 +29,8 @@
  *
  * So sums in the producing kernels move no fewer bytes than the epilogue. Where it is not used they
  * would save 97 of 453 MB, or 298 if the slope of GELU is no epilogue either. They are not built; the
- * measured choice is between the epilogue and sum_rows. On Hopper the epilogue is slower. There the
- * epilogue that applies the slope of GELU can sum dy of up (BLAS_GELU_SLOPE_SUMS), which is measured
- * against the slope alone and sum_rows. For products of 8 bits, which have no such epilogue, the op
- * that casts dy sums its columns (cast.cuh).
+ * measured choice is between the epilogue and sum_rows. For products of 8 bits, which have no such
+ * epilogue, the op that casts dy sums its columns (cast.cuh).
  */
 #ifndef MUSTER_KERNELS_CUDA_BLAS_H
 #define MUSTER_KERNELS_CUDA_BLAS_H
@@ -52,9 +50,7 @@ enum blas_after {
 	BLAS_GELU,       /* pre[m,n] = the product, d = gelu(pre), by the tanh formula */
 	BLAS_GELU_BIAS,  /* as BLAS_GELU, with pre[m,n] = the product + bias[n] */
 	BLAS_GELU_SLOPE, /* * gelu'(given_pre[m,n]) */
-	/* as BLAS_GELU_SLOPE, and sums[n] = the sums of d's columns, in the storage type */
-	BLAS_GELU_SLOPE_SUMS,
-	BLAS_SUMS /* sums[m] = the sums over k of left, fp32 */
+	BLAS_SUMS        /* sums[m] = the sums over k of left, fp32 */
 };
 
 /* The type of left and right: the storage type, or 8 bits that are multiplied by a scale in device
@@ -75,7 +71,7 @@ struct blas_product {
 	bool fast;   /* products of 8 bits: sums may keep fewer bits */
 	enum blas_after after;
 	const void *bias;
-	void *sums;
+	float *sums;
 	void *pre;
 	const void *given_pre;
 	enum blas_type left_type, right_type;

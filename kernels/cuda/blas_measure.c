@@ -134,11 +134,7 @@ static void queue_rest(struct backend *k, const struct attempt *a)
 	const struct blas_product *p = a->whole;
 	float *sums = cuda_of(k)->blas->workspace;
 	const bool separate = a->p.after != p->after;
-	if (p->after == BLAS_GELU_SLOPE_SUMS && separate)
-		k->ops.sum_rows(k, sums, p->d, p->m, p->n, false);
-	else if (p->after == BLAS_GELU_SLOPE_SUMS)
-		k->ops.storage_to_fp32(k, sums, p->sums, p->n);
-	else if (p->after == BLAS_SUMS && separate)
+	if (p->after == BLAS_SUMS && separate)
 		k->ops.sum_rows(k, sums, p->left, p->k, p->m, p->add);
 	else if (p->after == BLAS_SUMS && p->add)
 		k->ops.accumulate(k, sums, p->sums, p->m);
@@ -269,8 +265,8 @@ static void *place_sums(const struct backend *k, const struct blas_product *p, s
 	char *scratch = cuda_of(k)->scratch;
 	size_t from = 0;
 	if (timing_overlap(scratch, CUDA_SCRATCH, p->sums, 1))
-		from = (size_t)((char *)((float *)p->sums + p->m) - scratch + CUDA_ALIGN - 1) /
-		       CUDA_ALIGN * CUDA_ALIGN;
+		from = (size_t)((char *)(p->sums + p->m) - scratch + CUDA_ALIGN - 1) / CUDA_ALIGN *
+		       CUDA_ALIGN;
 	return from + d_bytes <= CUDA_SCRATCH ? scratch + from : NULL;
 }
 
@@ -314,15 +310,10 @@ static void measure_product(struct backend *k, struct blas_plan *plan, const str
 		put_winner(k, plan, t, "");
 }
 
-/* The product to which a separate op is applied. That of the sums of dgelu still has the slope. */
+/* The product to which a separate op is applied. */
 static struct blas_product without_epilogue(const struct blas_product *from)
 {
 	struct blas_product p = *from;
-	if (p.after == BLAS_GELU_SLOPE_SUMS) {
-		p.after = BLAS_GELU_SLOPE;
-		p.sums = NULL;
-		return p;
-	}
 	const bool gelu = p.after == BLAS_GELU || p.after == BLAS_GELU_BIAS;
 	p.after = p.after == BLAS_GELU_BIAS ? BLAS_BIAS : BLAS_STORE;
 	if (gelu)
@@ -366,8 +357,7 @@ static void measure_epilogue(struct backend *k, struct blas_plan *plan, struct a
 	choices_note(k->choices, "with its epilogue %.1f us, first: %.1f us; separately %.1f us",
 		     works ? 1e6 * t->seconds[t->best] : 0, works ? 1e6 * t->seconds[0] : 0,
 		     works_separately ? 1e6 * separately->seconds[separately->best] : 0);
-	/* one with an epilogue is measured itself */
-	if (!fuses && !has_epilogue(&product->key))
+	if (!fuses)
 		choose_separate_product(k, product, separately);
 }
 

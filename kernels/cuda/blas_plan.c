@@ -50,10 +50,8 @@ void blas_write_key(const struct backend *k, const struct blas_key *key, char te
 	static const char *const types[] = { "fp32", "bf16", "fp16" };
 	static const char *const operands[] = { "", "e4m3", "e5m2" };
 	static const char *const afters[] = {
-		[BLAS_STORE] = "store",      [BLAS_BIAS] = "bias",
-		[BLAS_GELU] = "gelu",        [BLAS_GELU_BIAS] = "gelu+bias",
-		[BLAS_GELU_SLOPE] = "dgelu", [BLAS_GELU_SLOPE_SUMS] = "dgelu+sums",
-		[BLAS_SUMS] = "sums",
+		[BLAS_STORE] = "store",         [BLAS_BIAS] = "bias",        [BLAS_GELU] = "gelu",
+		[BLAS_GELU_BIAS] = "gelu+bias", [BLAS_GELU_SLOPE] = "dgelu", [BLAS_SUMS] = "sums",
 	};
 	snprintf(text, BLAS_KEY_TEXT,
 		 "matmul %s%s%s%s %s%s%s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " row=%" PRId64
@@ -99,7 +97,6 @@ static const uint32_t epilogues[] = {
 	[BLAS_GELU] = CUBLASLT_EPILOGUE_GELU_AUX,
 	[BLAS_GELU_BIAS] = CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
 	[BLAS_GELU_SLOPE] = CUBLASLT_EPILOGUE_DGELU,
-	[BLAS_GELU_SLOPE_SUMS] = CUBLASLT_EPILOGUE_DGELU_BGRAD,
 	[BLAS_SUMS] = CUBLASLT_EPILOGUE_BGRADB,
 };
 

@@ -1,6 +1,5 @@
 /* Linear layers: products by cuBLASLt. What follows a product is its epilogue where the library
  * supports that, otherwise an op of its own. */
-#include "base/numbers.h"
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/fp8.h"
 #include "kernels/cuda/grouped.h"
@@ -153,31 +152,8 @@ static void linear_gelu_fwd(struct backend *k, void *y, void *pre, const void *x
 	k->ops.gelu_fwd(k, y, pre, n * out);
 }
 
-/* If the library supports it, the product also sums dpre. It sets the sums in the storage type, so
- * they go to scratch first. Those of fp16 could be too large for it. */
-static bool gelu_bwd_with_sums(struct backend *k, const struct blas_product *p, float *dbias,
-			       bool add)
-{
-	const int64_t in = p->n;
-	const size_t stored = round_up_size((size_t)in * k->element, CUDA_ALIGN);
-	struct blas_product both = *p;
-	if (cuda_of(k)->storage != STORE_BF16)
-		return false;
-	char *sums = cuda_scratch(k, stored + (size_t)in * sizeof(float), "linear_gelu_bwd");
-	both.after = BLAS_GELU_SLOPE_SUMS;
-	both.sums = sums;
-	if (!sums || !blas_product(k, &both, "linear_gelu_bwd"))
-		return false;
-	float *single = add ? (float *)(void *)(sums + stored) : dbias;
-	k->ops.storage_to_fp32(k, single, sums, in);
-	if (add)
-		k->ops.accumulate(k, dbias, single, in);
-	return true;
-}
-
-static void linear_gelu_bwd(struct backend *k, void *dpre, float *dbias, const void *dy,
-			    const void *w, const void *pre, int64_t n, int64_t in, int64_t out,
-			    bool add)
+static void linear_gelu_bwd(struct backend *k, void *dpre, const void *dy, const void *w,
+			    const void *pre, int64_t n, int64_t in, int64_t out)
 {
 	const struct blas_product p = { .d = dpre,
 					.left = dy,
@@ -187,16 +163,10 @@ static void linear_gelu_bwd(struct backend *k, void *dpre, float *dbias, const v
 					.k = out,
 					.after = BLAS_GELU_SLOPE,
 					.given_pre = pre };
-	if (n == 0)
-		set_nothing(k, dbias, in, add);
-	if (n == 0 || (dbias && gelu_bwd_with_sums(k, &p, dbias, add)))
+	if (n == 0 || (gelu_fits(k) && blas_product(k, &p, "linear_gelu_bwd")))
 		return;
-	if (!gelu_fits(k) || !blas_product(k, &p, "linear_gelu_bwd")) {
-		linear_bwd_input(k, dpre, dy, w, n, in, out);
-		k->ops.gelu_bwd(k, dpre, dpre, pre, n * in);
-	}
-	if (dbias)
-		k->ops.sum_rows(k, dbias, dpre, n, in, add);
+	linear_bwd_input(k, dpre, dy, w, n, in, out);
+	k->ops.gelu_bwd(k, dpre, dpre, pre, n * in);
 }
 
 /* --- fp8 --------------------------------------------------------------------------------- */

@@ -95,7 +95,7 @@ static void linear_bwd_weight_strided_set(const struct ops *o, struct backend *k
 	o->linear_bwd_weight_strided(k, p[0], p[1], stride_of(d), p[2], d->n, d->c, d->d, false);
 }
 
-/* --- linear with gelu: y pre x w bias / dpre dbias dy w pre --- */
+/* --- linear with gelu: y pre x w bias / dpre dy w pre --- */
 
 static void linear_gelu_fwd_args(const struct dims *d, struct arg *a)
 {
@@ -114,31 +114,14 @@ static void linear_gelu_fwd_run(const struct ops *o, struct backend *k, const st
 
 static void linear_gelu_bwd_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED };
-	a[1] = (struct arg){ d->with ? ADD : IN, d->c, 1, SINGLE_OF_STORED };
-	a[2] = (struct arg){ IN, d->n * d->d, 1, STORED };
-	a[3] = (struct arg){ IN, d->d * d->c, 0.1, STORED };
-	a[4] = (struct arg){ IN, d->n * d->c, 1, STORED };
+	linear_bwd_input_args(d, a);
+	a[3] = (struct arg){ IN, d->n * d->c, 1, STORED };
 }
 
 static void linear_gelu_bwd_run(const struct ops *o, struct backend *k, const struct dims *d,
 				void **p)
 {
-	o->linear_gelu_bwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], p[4], d->n, d->c, d->d,
-			   true);
-}
-
-static void linear_gelu_bwd_set_args(const struct dims *d, struct arg *a)
-{
-	linear_gelu_bwd_args(d, a);
-	set_weights(a);
-}
-
-static void linear_gelu_bwd_set(const struct ops *o, struct backend *k, const struct dims *d,
-				void **p)
-{
-	o->linear_gelu_bwd(k, p[0], d->with ? p[1] : NULL, p[2], p[3], p[4], d->n, d->c, d->d,
-			   false);
+	o->linear_gelu_bwd(k, p[0], p[1], p[2], p[3], d->n, d->c, d->d);
 }
 
 /* --- grouped: y x w / dx dy w / dw dy x; n rows in lo groups, every third of which is empty; with:
@@ -436,8 +419,7 @@ const struct op_test layer_ops[] = {
 	{ "linear_bwd_weight_strided", vary_products, false, linear_bwd_weight_strided_set_args, NULL, linear_bwd_weight_strided_set, LINEAR_DIMS },
 	{ "linear_bwd_weight_strided add", vary_products, false, linear_bwd_weight_strided_args, NULL, linear_bwd_weight_strided_run, LINEAR_DIMS },
 	{ "linear_gelu_fwd", vary_products, false, linear_gelu_fwd_args, NULL, linear_gelu_fwd_run, LINEAR_DIMS },
-	{ "linear_gelu_bwd", vary_products, false, linear_gelu_bwd_set_args, NULL, linear_gelu_bwd_set, LINEAR_DIMS },
-	{ "linear_gelu_bwd add", vary_products, false, linear_gelu_bwd_args, NULL, linear_gelu_bwd_run, LINEAR_DIMS },
+	{ "linear_gelu_bwd", vary_products, false, linear_gelu_bwd_args, NULL, linear_gelu_bwd_run, LINEAR_DIMS },
 	{ "grouped_fwd", vary_groups, false, grouped_fwd_args, NULL, grouped_fwd_run, GROUPED_DIMS },
 	{ "grouped_bwd_input", vary_groups, false, grouped_bwd_input_args, NULL, grouped_bwd_input_run, GROUPED_DIMS },
 	{ "grouped_bwd_weight", vary_groups, false, grouped_bwd_weight_set_args, NULL, grouped_bwd_weight_set, GROUPED_DIMS },

@@ -349,13 +349,6 @@ static int visit_gpt2(const struct walk *b)
 					      { .n = n, .c = f, .d = c },
 					      flops,
 					      0 }) != 0;
-	bad += visit(b, &(struct kernel_row){ m,
-					      "linear_gelu_bwd",
-					      "down's input, with GELU and a bias's gradient",
-					      NULL,
-					      { .n = n, .c = f, .d = c, .with = true },
-					      flops,
-					      0 }) != 0;
 	bad += visit_products(b, m, "down", n, f, c, true) +
 	       visit_products(b, m, "head, a chunk", rows, c, v, false);
 	bad += visit_attention(b, m, "12 heads of 64", batch, seq, 12, 12, b->toy ? 16 : 64, 0);

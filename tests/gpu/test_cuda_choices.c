@@ -16,7 +16,6 @@
 #include "tests/gpu/doubles/blaslt.h"
 #include "tests/gpu/doubles/runtime.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -249,48 +248,6 @@ static void an_epilogue_is_used_if_it_is_faster_than_an_op(void **state)
 		assert_int_equal(algorithm_of(&s, gelu_forward), BEST);
 		backend_close(s.k);
 	}
-}
-
-static void gelu_backward(const struct scene *s)
-{
-	backend_ops(s->k)->linear_gelu_bwd(s->k, s->y, s->sums, s->x, s->w, s->pre, EDGE, EDGE,
-					   EDGE, false);
-}
-
-/* The epilogue with sums is measured against that without, and sum_rows' two kernels; the other one
- * against a separate op. */
-static void sums_in_the_epilogue_are_used_if_they_are_faster(void **state)
-{
-	(void)state;
-	static const struct {
-		double epilogue, sums;
-		cublasLtEpilogue_t after;
-	} rows[] = {
-		{ 0.5e-6, 0.5e-6, CUBLASLT_EPILOGUE_DGELU_BGRAD },
-		{ 0.5e-6, 9e-6, CUBLASLT_EPILOGUE_DGELU },
-		{ 9e-6, 9e-6, CUBLASLT_EPILOGUE_DEFAULT },
-	};
-	float sums[3][EDGE];
-	uint16_t y[3][CELLS];
-	for (int i = 0; i < 3; i++) {
-		double_blas.epilogue = rows[i].epilogue;
-		double_blas.sums = rows[i].sums;
-		struct scene s = open_scene(CHOICES_MEASURED);
-		put_numbers(s.k, s.pre, 3);
-		gelu_backward(&s);
-		const char *key, *note;
-		assert_true(choices_at(backend_choices(s.k), 0, &key, &note));
-		assert_non_null(strstr(key, " dgelu+sums"));
-		assert_int_equal(algorithm_of(&s, gelu_backward), BEST);
-		assert_int_equal(double_blas.epilogue_ran, rows[i].after);
-		get_y(&s, y[i]);
-		assert_int_equal(backend_get(s.k, sums[i], s.sums, sizeof sums[i], NULL), 0);
-		backend_close(s.k);
-	}
-	assert_memory_equal(y[0], y[1], sizeof y[0]);
-	for (int j = 0; j < EDGE; j++)
-		for (int i = 0; i < 3; i += 2)
-			assert_true(fabsf(sums[i][j] - sums[1][j]) <= 0.01f * fabsf(sums[1][j]));
 }
 
 /* Otherwise the separate product would run by the library's first algorithm, which was not the one
@@ -561,7 +518,6 @@ int main(void)
 		TEST(a_gradient_that_is_set_is_measured_in_place),
 		TEST(gradients_off_their_alignment_are_measured),
 		TEST(an_epilogue_is_used_if_it_is_faster_than_an_op),
-		TEST(sums_in_the_epilogue_are_used_if_they_are_faster),
 		TEST(the_product_before_a_separate_op_is_proposed_too),
 		TEST(a_refusal_does_not_replace_a_proposal),
 		TEST(the_machine_has_the_librarys_version),

@@ -226,19 +226,13 @@ void model_column_gelu_forward(struct model *m, const struct linear_view *l, voi
 				model_unit_param(m, l->unit, l->b), m->d.n, l->in, l->out);
 }
 
-void model_row_gelu_backward(struct pass *p, const struct linear_view *l, struct linear_view *up,
-			     void *dpre, const void *dy, const void *x, const void *pre)
+void model_row_gelu_backward(struct pass *p, const struct linear_view *l, void *dpre,
+			     const void *dy, const void *x, const void *pre)
 {
 	struct model *m = p->m;
-	struct weight_grad bias = { NULL, NULL, false };
-	if (p->input && p->weight && up->b >= 0) {
-		bias = model_linear_bias_grad(m, up);
-		up->b = -1;
-	}
 	if (p->input)
-		m->ops->linear_gelu_bwd(m->backend, dpre, bias.b, dy,
-					model_unit_param(m, l->unit, l->w), pre, m->d.n, l->in,
-					l->out, bias.add);
+		m->ops->linear_gelu_bwd(m->backend, dpre, dy, model_unit_param(m, l->unit, l->w),
+					pre, m->d.n, l->in, l->out);
 	if (p->weight)
 		weight_grad(m, l, NULL, dy, x); /* not in 8 bits: model_gelu_fuses() */
 }

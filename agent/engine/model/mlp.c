@@ -89,9 +89,6 @@ int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_
 	void *dact = m->scratch[SCRATCH_NARROW], *dy2 = m->scratch[SCRATCH_HIDDEN];
 	void *dup = m->d.split ? k->at[ACT_DUP] : m->scratch[SCRATCH_WIDE];
 	const void *dsub = m->d.split ? k->at[ACT_DMLP] : NULL;
-	/* casts in 8 bits know a linear by its address */
-	const struct linear_view *up = &v->up;
-	struct linear_view fused = v->up;
 	struct fp8_copies to;
 
 	if (p->input) {
@@ -101,9 +98,7 @@ int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_
 					  m->d.c);
 	}
 	if (model_gelu_fuses(m)) {
-		model_row_gelu_backward(p, &v->down, &fused, dup, dsub, k->at[ACT_ACT],
-					k->at[ACT_UP]);
-		up = &fused;
+		model_row_gelu_backward(p, &v->down, dup, dsub, k->at[ACT_ACT], k->at[ACT_UP]);
 	} else {
 		if (model_row_backward(p, &v->down, k, dact, dsub, k->at[ACT_ACT], e))
 			return -1;
@@ -111,7 +106,7 @@ int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_
 			activate_backward(m, k, dup, dact,
 					  model_linear_fp8_gradient_copies(p, &v->up, &to));
 	}
-	if (model_column_backward(p, up, k, dy2, dup, k->at[ACT_Y2], e))
+	if (model_column_backward(p, &v->up, k, dy2, dup, k->at[ACT_Y2], e))
 		return -1;
 	if (p->input)
 		model_norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X],

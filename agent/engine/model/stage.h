@@ -218,12 +218,11 @@ int model_row_forward(struct pass *p, const struct linear_view *l, const struct 
  * and they must not be in 8 bits. */
 bool model_gelu_fuses(const struct model *m);
 /* y = gelu(pre), where pre is the column-parallel product. Backward: the row-parallel product's
- * backward pass and then that of GELU; sets dpre. If it also computes the gradient of up's bias, the
- * sums of dpre, it takes the bias out of *up, so that up's own backward pass does not. */
+ * backward pass and then that of GELU; sets dpre. */
 void model_column_gelu_forward(struct model *m, const struct linear_view *l, void *y, void *pre,
 			       const void *x);
-void model_row_gelu_backward(struct pass *p, const struct linear_view *l, struct linear_view *up,
-			     void *dpre, const void *dy, const void *x, const void *pre);
+void model_row_gelu_backward(struct pass *p, const struct linear_view *l, void *dpre,
+			     const void *dy, const void *x, const void *pre);
 int model_row_backward(struct pass *p, const struct linear_view *l, const struct block_saved *k,
 		       void *dx, const void *dy, const void *x, struct err *e);
 

@@ -265,7 +265,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 		return CUBLAS_STATUS_NOT_SUPPORTED;
 	double_blas.runs++;
 	double_blas.ran = algo.number;
-	double_blas.epilogue_ran = d->epilogue;
 	double_check_memory("cublasLtMatmul's workspace", workspace, algo.workspace);
 	double_blas_fast += d->fast;
 	struct blas_call call = { .desc = *d,

@@ -64,11 +64,9 @@ extern struct double_blas {
 	int algorithms;                  /* 1 at first, at most BLAS_ALGORITHMS */
 	double seconds[BLAS_ALGORITHMS]; /* of a product */
 	double epilogue;                 /* seconds that an epilogue other than a bias adds */
-	double sums;                     /* seconds that the sums of its results add besides */
 	unsigned refused;                /* a bit for each that is not supported at launch */
 	int asked, runs, checks;         /* calls of the heuristic, of products, of checks */
 	int ran;                         /* the algorithm that ran last */
-	uint32_t epilogue_ran;           /* with this epilogue */
 } double_blas;
 /* Epilogues need another algorithm than the product alone. */
 extern bool double_blas_apart;
