@@ -10,7 +10,7 @@
  *         + 4 * batch * heads * q_len                      the sums of dout * o
  *         + at most 512 bytes
  *
- * The form that adds dq up in any order (job.deterministic = no) keeps no gradients of scores, but
+ * The form that adds dq up in any order (job.deterministic = any-order) keeps no gradients of scores, but
  * dq in fp32, for which engine 7, of other chips than Hopper, needs as much again:
  *
  *     2 * 4 * batch * heads * (q_len up to 8) * dim

@@ -48,7 +48,7 @@ static double attention_bytes(const struct job *job, const struct model_shape *m
 	if (job->job.device != DEVICE_CUDA || !shape_attention_by_cudnn(job, m, l->cp))
 		return 0;
 	double ordered = attention_bytes_of(job, m, heads, kv_heads, false);
-	return job->job.deterministic == DETERMINISTIC_NO
+	return job->job.deterministic == DETERMINISTIC_ANY_ORDER
 		       ? fmax(ordered, attention_bytes_of(job, m, heads, kv_heads, true))
 		       : ordered;
 }

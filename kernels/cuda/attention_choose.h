@@ -19,7 +19,7 @@
  *     same bits in every run   | yes                 | yes                 | yes
  *
  * On 10.x a deterministic backward pass needs an engine and knobs that no heuristic returns. If the
- * backend may add in any order (backend_allow_any_order, job.deterministic = no), there is a fourth
+ * backend may add in any order (backend_allow_any_order, job.deterministic = any-order), there is a fourth
  * column, cuDNN's backward pass in that form: as cuDNN's backward pass, but also on 10.x, with less
  * workspace, and other bits in every run (dnn_attention.h). On an H100, PyTorch's backward pass,
  * which has that form, took 0.73 to 0.93 of the time of cuDNN's other form.

@@ -167,7 +167,7 @@ static double attention_backward(const struct cost_case *c, enum attention_kerne
 {
 	const struct cost_machine *m = c->machine;
 	double seconds = cost_machine_attention(m, kernel, RATE_ATTENTION_BWD, flops, keys, dim);
-	if (kernel != ATTENTION_MUSTER || c->job->job.deterministic != DETERMINISTIC_NO)
+	if (kernel != ATTENTION_MUSTER || c->job->job.deterministic != DETERMINISTIC_ANY_ORDER)
 		return seconds;
 	return fmin(seconds, cost_machine_attention(m, ATTENTION_CUDNN, RATE_ATTENTION_BWD, flops,
 						    keys, dim));

@@ -289,7 +289,7 @@ static int time_way(const struct bench *b, const struct runnable *x, const struc
 	return rc;
 }
 
-/* As with job.deterministic = no: the first run of the row measures, if that is possible. */
+/* As with job.deterministic = any-order: the first run of the row measures, if that is possible. */
 static int time_any_order(const struct bench *b, const struct runnable *x, double *seconds,
 			  struct results *first, struct err *e)
 {

@@ -292,7 +292,7 @@ def step(model):
                        + [(sides[f"PyTorch, {mode}"], talk, True) for mode, talk in peers])
             judge(fragment, model, mine)
             mine.update(used(run, bench))
-            variant(run, fragment, model, sides, bench, ANY_ORDER, "job.deterministic=no")
+            variant(run, fragment, model, sides, bench, ANY_ORDER, "job.deterministic=any-order")
             variant(run, fragment, model, sides, bench, EIGHT, "precision.fp8=hybrid")
             for mode, talk in peers:
                 sides[f"PyTorch, {mode}"]["chose"] = talk.ask("chose", run.left(30))

@@ -80,7 +80,7 @@ def limits(r):
 
 def steps(r):
     out = ["## A step", "",
-           "The sides took turns, five rounds; those with sums of attention in any order (`job.deterministic = no`) and in 8 bits came after them. A step ends when the device has finished; muster's own, as in the trainer, "
+           "The sides took turns, five rounds; those with sums of attention in any order (`job.deterministic = any-order`) and in 8 bits came after them. A step ends when the device has finished; muster's own, as in the trainer, "
            "when its numbers are read, which is during the next step. Step: the median over turns of a turn's median. "
            "Model FLOPs per token: 6 × the weights of matrix products + causal attention counted as half (`plan/spec/model/model.h`), the same for every side. "
            "Limit: the faster of the two sides' matrix products above.", ""]

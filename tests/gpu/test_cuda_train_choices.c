@@ -213,9 +213,9 @@ static void sums_in_any_order_are_chosen_when_a_run_may_have_them(void **state)
 	char ours[128];
 	snprintf(ours, sizeof ours, "%s/choices", p.runs[0]);
 	struct course *before = run_attended(&p, NULL),
-		      *measures = run_attended(&p, "job.deterministic=no"),
-		      *keeps = run_attended(&p, "job.deterministic=no"),
-		      *after = run_attended(&p, "job.deterministic=run");
+		      *measures = run_attended(&p, "job.deterministic=any-order"),
+		      *keeps = run_attended(&p, "job.deterministic=any-order"),
+		      *after = run_attended(&p, "job.deterministic=no");
 	assert_int_equal(before->in_any_order, 0);
 	assert_true(measures->in_any_order > 0 && keeps->in_any_order > 0);
 	assert_true(measures->by_cudnn > keeps->by_cudnn);

@@ -36,7 +36,8 @@ static int open_backend(struct engine *g, const struct engine_options *opt, stru
 		 suffix[g->view->job->precision.dtype]);
 	if (backend_open_device(name, opt->threads, opt->device, &g->backend, e))
 		return -1;
-	backend_allow_any_order(g->backend, g->view->job->job.deterministic == DETERMINISTIC_NO);
+	backend_allow_any_order(g->backend,
+				g->view->job->job.deterministic == DETERMINISTIC_ANY_ORDER);
 	if (g->view->job->precision.fp8 != FP8_OFF && !backend_on_host(g->backend) &&
 	    !backend_fp8(g->backend) && comm_rank(opt->world) == 0)
 		log_warn("precision.fp8 = %s: this GPU has no 8-bit matrix products (compute "

@@ -40,7 +40,7 @@ static int write_agreed(struct train_choices *t, const struct rank_view *v, stru
 			 AGREED "tp=%d cp=%d pp=%d dp=%d ep=%d micro=%lld stages=%016llx%s", l->tp,
 			 l->cp, l->pp, l->dp, l->ep, (long long)v->job->batch.micro,
 			 (unsigned long long)hash_text(held),
-			 v->job->job.deterministic == DETERMINISTIC_NO ? " any-order" : "");
+			 v->job->job.deterministic == DETERMINISTIC_ANY_ORDER ? " any-order" : "");
 	}
 	free(all);
 	free(held);

@@ -14,9 +14,9 @@
  * run folder alone and nothing is measured, so it gives the same bits as if it had not stopped.
  * This also holds if it begins again with its first step. If it continues with another layout, with
  * another driver, runtime or version of a library, or with other stages on a kind of machine, the
- * first step measures, and also if job.deterministic was changed to `no`, or from it.
+ * first step measures, and also if job.deterministic was changed to any-order, or from it.
  *
- * With job.deterministic = no the choices are kept as well, but some of them give other bits each
+ * With job.deterministic = any-order the choices are kept as well, but some of them give other bits each
  * time.
  *
  * Files that cannot be read or written cost time, but no run.

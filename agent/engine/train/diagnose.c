@@ -196,7 +196,7 @@ void train_diagnose(struct trainer *t, double loss, double norm, struct err *e)
 				  .norm = norm,
 				  .layers = (int)t->env->view->shape.layers,
 				  .any_order = job->job.device == DEVICE_CUDA &&
-					       job->job.deterministic == DETERMINISTIC_NO };
+					       job->job.deterministic == DETERMINISTIC_ANY_ORDER };
 	if (t->server || !t->optim)
 		return;
 	trainer_phase(t, "diagnosis");

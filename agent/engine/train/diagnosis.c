@@ -364,7 +364,7 @@ void train_diagnosis_decide(const struct rank_findings *all, const enum witness 
 			"the weights%s",
 			r->any_order ? " in the forward pass" : "",
 			r->any_order ? ", or hardware failed in the backward pass, whose bits "
-				       "differ each time with job.deterministic = no"
+				       "differ each time with job.deterministic = any-order"
 				     : "");
 	else
 		decide_transient(&d);

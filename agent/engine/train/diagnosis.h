@@ -16,7 +16,7 @@
  *
  * Bad means NaN or infinite.
  *
- * With job.deterministic = no, backward passes have other bits each time (kernels/ops.h,
+ * With job.deterministic = any-order, backward passes have other bits each time (kernels/ops.h,
  * backend_allow_any_order). Then only forward passes are compared bit by bit. Of what backward
  * passes compute, only bad numbers count, so that a fault there that leaves finite numbers is not
  * found.

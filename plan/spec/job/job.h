@@ -52,8 +52,8 @@ enum job_pmix { PMIX_AUTO, PMIX_SLURM, PMIX_MUSTER };
 /* auto: to cores if there are enough for all agents' threads */
 enum job_bind { BIND_AUTO, BIND_NONE, BIND_CORE };
 enum job_device { DEVICE_CPU, DEVICE_CUDA };
-/* What gives the same bits on a GPU: nothing, the same run after a stop, or every run. */
-enum job_deterministic { DETERMINISTIC_NO, DETERMINISTIC_RUN, DETERMINISTIC_YES };
+/* What gives the same bits on a GPU: the same run after a stop, nothing, or every run. */
+enum job_deterministic { DETERMINISTIC_NO, DETERMINISTIC_ANY_ORDER, DETERMINISTIC_YES };
 /* What may change if fewer devices are left: nothing, dp, or the whole layout. */
 enum job_shrink { SHRINK_KEEP, SHRINK_DP, SHRINK_ANY };
 /* What a run does about the node of a slow rank: nothing, or it goes on without it. */

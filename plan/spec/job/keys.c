@@ -66,7 +66,7 @@ static const char *const pmixes[] = { "auto", "slurm", "muster", NULL };
 static const char *const binds[] = { "auto", "none", "core", NULL };
 static const char *const preflights[] = { "no", "quick", "full", NULL };
 static const char *const devices[] = { "cpu", "cuda", NULL };
-static const char *const deterministics[] = { "no", "run", "yes", NULL };
+static const char *const deterministics[] = { "no", "any-order", "yes", NULL };
 static const char *const shrinks[] = { "keep", "dp", "any", NULL };
 static const char *const slow_policies[] = { "warn", "exclude", NULL };
 static const char *const regrows[] = { "no", "yes", "requeue", NULL };
@@ -105,7 +105,7 @@ const struct job_key job_keys[] = {
 	INT(job, steps, "200", 1, 1e12, "Optimizer steps in the whole run."),
 	{ FIELD(job, seed), .type = JOB_SEED, .def = "1", .doc = "Seed of everything random (initial weights, data order). The results do not depend on the layout." },
 	ENUM(job, device, "cpu", devices, "The device that computes: the cores of the CPU, or NVIDIA GPUs."),
-	ENUM(job, deterministic, "run", deterministics, "cuda: what gives the same bits. yes: a new run on the same machines, libraries and layout; algorithms are never chosen by measured times, but each library's first is taken, which may be some percent slower. run: the same run after a stop; algorithms are measured in the first step, and the choices are kept in the run folder, so that a new run can differ in the last bits. no: nothing; as run, but cuDNN may also compute the backward pass of attention with sums in any order if that is faster, so that each step can differ in the last bits. Wrong numbers of a step are then traced with less certainty."),
+	ENUM(job, deterministic, "no", deterministics, "cuda: what gives the same bits. yes: a new run on the same machines, libraries and layout; algorithms are never chosen by measured times, but each library's first is taken, which may be some percent slower. no: the same run after a stop; algorithms are measured in the first step, and the choices are kept in the run folder, so that a new run can differ in the last bits. any-order: nothing; as no, but cuDNN may also compute the backward pass of attention with sums in any order if that is faster, so that each step can differ in the last bits. Wrong numbers of a step are then traced with less certainty."),
 	BOOL(job, graphs, "yes", "cuda: record passes and updates as CUDA graphs once, with those collectives and messages that NCCL runs, and replay them. Passes with offload, evaluations with zero 3, and passes with some experts are not recorded: those in fp32, under cp, with a hidden or ffn / tp that is no multiple of 8, with micro × seq × experts_per_token of 2048 × experts or more, and under ep unless a capacity of at most 2 limits an expert to less than 2048 rows. The results are equal bit for bit."),
 
 	TEXT(job, program, JOB_LINE, "", "A program to run instead of the built-in training, with its arguments, such as python3 train.py --lr 1e-4: one process, called task, for each device. No shell reads the line; words are separated by blanks, and quotes keep blanks in a word. Keys of the model, the data and the optimizer have no effect then. Empty: the built-in training."),

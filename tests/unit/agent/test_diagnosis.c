@@ -201,7 +201,7 @@ static void other_bits_are_a_fault_of_hardware_and_the_first_rank_that_differs_h
 	says(s, "layer 2");
 }
 
-/* With job.deterministic = no, backward passes have other bits each time. */
+/* With job.deterministic = any-order, backward passes have other bits each time. */
 static void gradients_with_sums_in_any_order_may_differ(void **state)
 {
 	(void)state;
