@@ -302,6 +302,8 @@ static int run_backward(struct attention_rig *r, struct attention_piece piece, b
 				       s->starts ? r->device_starts + b * s->starts_batch : NULL,
 				       s->starts ? &hidden : NULL,
 				       any_order ? workspace + plan.workspace + sums : NULL };
+			if (dq) /* the sums are added to what is there */
+				backend_zero(r->k, workspace + plan.workspace + sums, (size_t)dq);
 			run_plan(dnn, handle, &plan, ids, at, workspace);
 		}
 	assert_int_equal(backend_sync(r->k, NULL), 0);

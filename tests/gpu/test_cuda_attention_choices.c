@@ -105,6 +105,7 @@ static void sums_in_any_order_are_chosen_only_if_faster(void **state)
 		assert_int_equal(double_cudnn.backward - backward, rows[i].by_cudnn);
 		assert_int_equal(double_cudnn.any_order - any, rows[i].in_any_order);
 		assert_int_equal(same_bits_twice(&r), !rows[i].in_any_order);
+		attention_check_gradients(&r);
 		attention_close(&r);
 	}
 }

@@ -252,6 +252,7 @@ static void run_product(struct cudnn_program *p, const struct cudnn_op *op)
 {
 	const struct cudnn_tensor *a = &p->tensors[op->x], *b = &p->tensors[op->b];
 	struct cudnn_tensor *c = &p->tensors[op->y];
+	bool adds = !c->is_virtual && c->type == CUDNN_DATA_FLOAT;
 	int64_t at[4] = { 0 }, depth = a->size[3];
 	fit(b->size[2] == depth && a->size[2] == c->size[2] && b->size[3] == c->size[3] &&
 		    a->size[0] == c->size[0] && a->size[1] == c->size[1] &&
@@ -266,7 +267,9 @@ static void run_product(struct cudnn_program *p, const struct cudnn_op *op)
 			sum += get(a, left) * get(b, right);
 		}
 		/* half of a last bit of bf16 more with each turn, as another order of sums may give */
-		put(c, at, c->is_virtual ? sum : sum * (1 + (float)(p->turn % 4) / 512));
+		float other = c->is_virtual ? sum : sum * (1 + (float)(p->turn % 4) / 512);
+		/* dq with sums in any order: the blocks add to what is there */
+		put(c, at, adds ? get(c, at) + other : other);
 	} while (next_place(at, c->size));
 }
 
