@@ -49,12 +49,24 @@ static int copy_rest(int in, int out, const char *what, const atomic_bool *stop,
 	return rc;
 }
 
+/* Whether an agent still holds the lock of log_parts.c. */
+static bool is_written(const struct agent_log *l)
+{
+	char path[RUN_PATH];
+	segments_path(path, l->folder, l->name, 0);
+	int fd = file_open(path, O_RDONLY, FILE_OWN, NULL);
+	bool written = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB);
+	if (fd >= 0)
+		close(fd);
+	return written;
+}
+
 void agent_log_recover(const struct agent_log *l)
 {
 	char path[RUN_PATH], next[RUN_PATH + 16];
 	segments_path(path, l->shared, l->name, 0);
 	snprintf(next, sizeof next, "%s.next", path);
-	int in = file_open(next, O_RDONLY, FILE_OWN, NULL);
+	int in = is_written(l) ? -1 : file_open(next, O_RDONLY, FILE_OWN, NULL);
 	if (in < 0)
 		return;
 	segments_path(path, l->folder, l->name, 0);
@@ -115,7 +127,7 @@ static int copy_part(struct move *m, uint32_t number, struct err *e)
 static int open_fresh(const struct move *m, struct err *e)
 {
 	const struct agent_log *l = m->log;
-	int fd = file_open(m->fresh, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, FILE_OWN, e);
+	int fd = file_open(m->fresh, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, FILE_OWN, e);
 	if (fd < 0)
 		return -1;
 	int rc = l->fd >= 0 && log_replace(fd, 0)
@@ -128,33 +140,38 @@ static int open_fresh(const struct move *m, struct err *e)
 }
 
 /* The log goes on in the run folder. What was written between the first copy and the switch follows in the
- * part. If the part cannot be completed, the old file stays. */
+ * part. If the part cannot be completed, the old file stays. Closes `out`. */
 static int end_move(struct move *m, int in, int out, struct err *e)
 {
 	struct agent_log *l = m->log;
-	int rc = copy_rest(in, out, m->part, NULL, e) || rename_to(m->part, m, m->next, e) ? -1 : 0;
+	int rc = copy_rest(in, out, m->part, NULL, e);
+	if (close(out) && !rc)
+		rc = err_errno(e, file_error_code(errno), "%s: cannot write", m->part);
+	if (!rc)
+		rc = rename_to(m->part, m, m->next, e);
 	if (!rc)
 		remove_old(m, 0);
-	else
-		err_prefix(e, "older lines stay on the node");
 	if (rename_to(m->fresh, m, 0, rc ? NULL : e))
 		rc = -1;
+	l->left = rc != 0;
 	memcpy(l->folder, l->shared, sizeof l->folder);
 	*l->shared = '\0';
 	return rc;
 }
 
+/* The lock of log_parts.c is on the file until it has moved. */
 static int move_current(struct move *m, struct err *e)
 {
 	int in, out;
 	if (open_copies(m, 0, &in, &out, e))
 		return -1;
-	int rc = copy_rest(in, out, m->part, m->stop, e) || open_fresh(m, e) ||
-				 end_move(m, in, out, e)
-			 ? -1
-			 : 0;
+	flock(in, LOCK_SH | LOCK_NB);
+	int rc = copy_rest(in, out, m->part, m->stop, e) || open_fresh(m, e) ? -1 : 0;
+	if (rc)
+		close(out);
+	else
+		rc = end_move(m, in, out, e);
 	close(in);
-	close(out);
 	return rc;
 }
 
@@ -162,14 +179,10 @@ static int move_current(struct move *m, struct err *e)
 static int begin(struct move *m, struct err *e)
 {
 	struct agent_log *l = m->log;
-	struct segments there;
 	struct stat st;
 	char path[RUN_PATH];
 	segments_path(path, l->shared, l->name, 0);
-	if (segments_list(l->shared, l->name, &there, e))
-		return -1;
-	m->next = there.n ? there.numbers[there.n - 1] + 1 : 1;
-	segments_free(&there);
+	m->next = agent_log_last_part(l->shared, l->name) + 1;
 	if (m->parts.n &&
 	    m->parts.numbers[0] > m->next) /* so a reader finds the part that it reads */
 		m->next = m->parts.numbers[0];
@@ -239,34 +252,24 @@ int agent_log_collect(struct agent_log *l, const atomic_bool *stop, struct err *
 {
 	pthread_mutex_lock(&l->lock);
 	int rc = *l->shared ? collect(l, stop, e) : 0;
+	if (!rc && l->left)
+		rc = err_set(e, ERR_IO, "%s: older lines stay on the node", l->name);
 	pthread_mutex_unlock(&l->lock);
 	return rc;
-}
-
-/* Whether an agent still holds the lock of log_parts.c. */
-static bool is_written(const struct agent_log *l)
-{
-	char path[RUN_PATH];
-	segments_path(path, l->folder, l->name, 0);
-	int fd = file_open(path, O_RDONLY, FILE_OWN, NULL);
-	bool written = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB);
-	if (fd >= 0)
-		close(fd);
-	return written;
 }
 
 static int collect_dead(struct agent_log *l, const struct agent_log_place *at,
 			const atomic_bool *stop, struct err *e)
 {
+	if (is_written(l))
+		return err_set(e, ERR_PEER, "%s/%s: the agent of the rank still writes it",
+			       l->folder, l->name);
 	agent_log_recover(l);
 	if (!exists(l))
 		return agent_log_is_shared(at)
 			       ? 0
 			       : err_set(e, ERR_NOTFOUND, "%s/%s: there is no such log", l->folder,
 					 l->name);
-	if (is_written(l))
-		return err_set(e, ERR_PEER, "%s/%s: the agent of the rank still writes it",
-			       l->folder, l->name);
 	return collect(l, stop, e);
 }
 

@@ -78,6 +78,22 @@ int64_t agent_log_size(const struct agent_log *l)
 	return fstat(l->fd, &st) ? 0 : st.st_size;
 }
 
+int64_t agent_log_whole_size(const struct agent_log *l)
+{
+	struct segments s;
+	struct stat st;
+	char path[RUN_PATH];
+	int64_t sum = agent_log_size(l);
+	if (segments_list(l->folder, l->name, &s, NULL))
+		return sum;
+	for (int i = 0; i < s.n; i++) {
+		segments_path(path, l->folder, l->name, s.numbers[i]);
+		sum += stat(path, &st) ? 0 : st.st_size;
+	}
+	segments_free(&s);
+	return sum;
+}
+
 /* Whether the name is that of the file which is written: an older agent may have split it. */
 static bool is_current(const struct agent_log *l, const char *path)
 {
@@ -102,16 +118,24 @@ static void remove_oldest(const struct agent_log *l)
 	segments_free(&s);
 }
 
-/* Gives the file the name of the next part. */
-static bool rename_file(const struct agent_log *l, const char *path)
+uint32_t agent_log_last_part(const char *folder, const char *name)
 {
 	struct segments s;
+	if (segments_list(folder, name, &s, NULL))
+		return 0;
+	uint32_t last = s.n ? s.numbers[s.n - 1] : 0;
+	segments_free(&s);
+	return last;
+}
+
+/* Gives the file the name of the next part: also after those that have moved, so that a number names one text. */
+static bool rename_file(const struct agent_log *l, const char *path)
+{
 	struct stat st;
 	char part[RUN_PATH];
-	if (segments_list(l->folder, l->name, &s, NULL))
-		return false;
-	segments_path(part, l->folder, l->name, s.n ? s.numbers[s.n - 1] + 1 : 1);
-	segments_free(&s);
+	uint32_t last = agent_log_last_part(l->folder, l->name);
+	uint32_t shared = *l->shared ? agent_log_last_part(l->shared, l->name) : 0;
+	segments_path(part, l->folder, l->name, (last > shared ? last : shared) + 1);
 	return lstat(part, &st) && !rename(path, part);
 }
 
@@ -130,7 +154,7 @@ static void split(struct agent_log *l)
 	remove_oldest(l);
 }
 
-/* Who logs does not wait while the log is collected. */
+/* A thread that logs does not wait while the log is collected. */
 void agent_log_split(struct agent_log *l)
 {
 	if (pthread_mutex_trylock(&l->lock))

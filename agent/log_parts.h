@@ -28,6 +28,7 @@ struct agent_log {
 	char name[AGENT_LOG_NAME]; /* of the file */
 	int fd;                    /* -1: it is not open */
 	int64_t keep;              /* the bound in bytes; 0: none */
+	bool left;                 /* it is in the run folder, but older lines of it are not */
 	pthread_mutex_t lock;      /* folder and shared: a thread collects while others write */
 };
 
@@ -45,8 +46,11 @@ int agent_log_open(struct agent_log *l, const struct agent_log_place *at, int64_
 		   struct err *e);
 /* The size at which the file is to be split; 0: never. */
 int64_t agent_log_most(const struct agent_log *l);
-/* The size of the file. */
+/* The size of the file, and with its parts. */
 int64_t agent_log_size(const struct agent_log *l);
+int64_t agent_log_whole_size(const struct agent_log *l);
+/* The number of the last part in a folder; 0: there is none. */
+uint32_t agent_log_last_part(const char *folder, const char *name);
 /* Splits the file. If it cannot, the file grows on. */
 void agent_log_split(struct agent_log *l);
 /* Whether the log is in the run folder. */

@@ -143,7 +143,7 @@ static void stop_collector(struct rank_log *l)
 
 void agent_rank_log_fail(struct rank_log *l)
 {
-	if (l && l->collects && agent_log_size(&l->file) <= QUICK)
+	if (l && l->collects && agent_log_whole_size(&l->file) <= QUICK)
 		collect_and_tell(l, l->rank, l->node);
 }
 

@@ -267,10 +267,10 @@ static cudnnStatus_t run_piece(struct backend *k, const struct attention_call *c
 		used[n] = ids[i];
 		where[n++] = at[i];
 	}
-	if (way == WAY_CUDNN_ANY) /* the sums are added to what is there */
-		cudaMemsetAsync(workspace + dq_offset(p, s), 0,
-				(size_t)(queries_of(p, s) * s->dim) * sizeof(float),
-				cuda_of(k)->stream);
+	size_t sums = (size_t)(queries_of(p, s) * s->dim) * sizeof(float);
+	if (way == WAY_CUDNN_ANY && /* the sums are added to what is there */
+	    cudaMemsetAsync(workspace + dq_offset(p, s), 0, sums, cuda_of(k)->stream))
+		return CUDNN_STATUS_EXECUTION_FAILED;
 	return dnn_plan_run(a->dnn, a->handle, &p->plan, used, where, n, workspace);
 }
 

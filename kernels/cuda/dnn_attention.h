@@ -26,8 +26,8 @@
  *
  * The pattern has two forms. In the deterministic one dq is the output of the last product, for which
  * the engines keep ds in memory. In the other one (a->any_order) that product goes to an fp32 tensor
- * in memory, to which blocks add their parts in any order, and dq is a copy of it. That tensor need
- * not be zero before. cuDNN 9.19 has the same engines for both forms, none of which has the note
+ * in memory, to which blocks add their parts in any order, and dq is a copy of it. The caller sets
+ * that tensor to zero: whether the engines do was not seen on a GPU. cuDNN 9.19 has the same engines for both forms, none of which has the note
  * NONDETERMINISTIC: the form alone decides.
  */
 #ifndef MUSTER_KERNELS_CUDA_DNN_ATTENTION_H

@@ -168,28 +168,70 @@ static ino_t inode_of(const char *path)
 	return stat(path, &st) ? 0 : st.st_ino;
 }
 
-/* Steps to the part that the file which was read has become, or to the first part that was not read.
- * Returns 0 if there is none. */
-static int find_part(struct log_file *f, const char *folder, struct err *e)
+static const char *folder_of(const struct log_file *f, const struct log_folders *in)
+{
+	return f->local ? in->local : in->shared;
+}
+
+/* The lowest part in the folder above this number, and the one that the file which was read has become. 0: none. */
+static int look_for_parts(const struct log_file *f, const char *folder, uint32_t above,
+			  uint32_t *lowest, uint32_t *same, struct err *e)
 {
 	struct segments s;
 	char path[RUN_PATH];
-	uint32_t same = 0, next = 0;
+	*lowest = *same = 0;
 	if (segments_list(folder, f->name, &s, e))
 		return -1;
-	for (int i = s.n - 1; i >= 0 && s.numbers[i] > f->known; i--) {
-		next = s.numbers[i];
-		segments_path(path, folder, f->name, next);
+	for (int i = s.n - 1; i >= 0 && s.numbers[i] > above; i--) {
+		*lowest = s.numbers[i];
+		segments_path(path, folder, f->name, s.numbers[i]);
 		if (f->inode && inode_of(path) == f->inode)
-			same = next;
+			*same = s.numbers[i];
 	}
 	segments_free(&s);
-	if (!next)
-		return 0;
-	f->at = same ? f->at : 0;
-	f->part = f->known = same ? same : next;
+	return 0;
+}
+
+/* No part up to this number has what follows: if something of the file was read, all were read. */
+static uint32_t read_up_to(const struct log_file *f)
+{
+	uint32_t seen = !f->inode ? 0 : f->own ? f->own - 1 : f->highest;
+	return seen > f->known ? seen : f->known;
+}
+
+static int step_to(struct log_file *f, uint32_t part, off_t at)
+{
+	f->at = at;
+	f->part = f->known = part;
 	f->parted = true;
+	f->own = 0;
 	return 1;
+}
+
+/* Steps to the part that the file which was read has become, or to the first part that was not read, which may be
+ * in the run folder already. Returns 0 if there is none. */
+static int find_part(struct log_file *f, const struct log_folders *in, struct err *e)
+{
+	uint32_t next, same, shared = 0, unused;
+	if (look_for_parts(f, folder_of(f, in), f->known, &next, &same, e))
+		return -1;
+	if (same)
+		return step_to(f, same, f->at);
+	if (f->local && look_for_parts(f, in->shared, read_up_to(f), &shared, &unused, e))
+		return -1;
+	if (shared && (!next || shared < next))
+		return step_to(f, shared, f->inode ? f->at : 0);
+	return next ? step_to(f, next, 0) : 0;
+}
+
+void rundir_log_file_note_part(struct log_file *f, const char *folder, uint32_t number)
+{
+	char path[RUN_PATH];
+	if (number > f->highest)
+		f->highest = number;
+	segments_path(path, folder, f->name, number);
+	if (f->inode && inode_of(path) == f->inode)
+		f->own = number;
 }
 
 /* The part was read, or is gone. */
@@ -198,11 +240,6 @@ static void leave_part(struct log_file *f)
 	f->part = 0;
 	f->inode = 0;
 	f->at = 0;
-}
-
-static const char *folder_of(const struct log_file *f, const struct log_folders *in)
-{
-	return f->local ? in->local : in->shared;
 }
 
 /* Opens a part or the file (0). Returns 0 if it does not exist. */
@@ -225,27 +262,18 @@ static int open_number(const struct log_file *f, const char *folder, uint32_t nu
  * become. */
 static int follow_move(struct log_file *f, const struct log_folders *in, struct err *e)
 {
-	struct segments s;
 	struct stat st;
 	char path[RUN_PATH];
-	uint32_t above = f->highest > f->known ? f->highest : f->known;
+	uint32_t next, unused;
 	segments_path(path, in->shared, f->name, 0);
 	if (lstat(path, &st))
 		return 0;
-	if (segments_list(in->shared, f->name, &s, e))
+	if (look_for_parts(f, in->shared, read_up_to(f), &next, &unused, e))
 		return -1;
-	int i = 0;
-	while (i < s.n && s.numbers[i] <= above)
-		i++;
-	if (i < s.n)
-		f->part = f->known = s.numbers[i];
-	else
-		f->at = 0;
+	off_t at = f->inode ? f->at : 0;
 	f->local = false;
-	f->parted = true;
 	f->inode = 0;
-	segments_free(&s);
-	return 1;
+	return step_to(f, next, next ? at : 0);
 }
 
 /* Opens the part or the file that is to be read. Returns 0 if it does not exist. */
@@ -275,7 +303,7 @@ static int open_next(struct log_file *f, const struct log_folders *in, int *fd, 
 			continue;
 		}
 		bool same = there && st->st_ino == f->inode;
-		int rc = !same && (f->inode || f->parted) ? find_part(f, folder_of(f, in), e) : 0;
+		int rc = !same && (f->inode || f->parted) ? find_part(f, in, e) : 0;
 		if (rc && there)
 			close(*fd);
 		if (rc < 0)

@@ -29,9 +29,10 @@ struct log_file {
 	ino_t inode; /* of the file itself, once something of it may have been read; 0: not yet */
 	bool parted; /* the log has parts */
 	bool local;  /* it is in the folder of this node */
-	uint32_t
-		highest; /* of a local log: the number of its last part when it was last looked for */
-	char *data;      /* NULL: no buffer */
+	/* of a local log, when its parts were last looked for: the number of the last one, and of the
+	 * one that the file which is read has become, 0: none */
+	uint32_t highest, own;
+	char *data; /* NULL: no buffer */
 	size_t begin, end, room;
 	char *line;   /* the current one; ends with a NUL. NULL: there is none by now */
 	double time;  /* of the current line */
@@ -49,6 +50,9 @@ bool rundir_log_file_init(struct log_file *f, const char *name, double time);
 void rundir_log_file_fini(struct log_file *f);
 /* The length of the name of a part's log: of n1-0.3.log that of n1-0. 0: it is none. */
 size_t rundir_log_part(const char *name);
+
+/* The folder of this node has this part of the log. */
+void rundir_log_file_note_part(struct log_file *f, const char *folder, uint32_t number);
 
 /* Where logs are. */
 struct log_folders {

@@ -188,9 +188,17 @@ static void note_rank(struct rundir_logs *l, const struct log_file *f)
 		snprintf(l->node, sizeof l->node, "%s", f->node);
 }
 
+static bool is_there(const char *folder, const char *name)
+{
+	char path[RUN_PATH];
+	struct stat st;
+	run_path(path, folder, name);
+	return !lstat(path, &st);
+}
+
 /* Adds the file unless it is known or not wanted. */
-static int look_at(struct rundir_logs *l, const char *folder, bool local, const char *name,
-		   size_t known)
+static int look_at_log(struct rundir_logs *l, const char *folder, bool local, const char *name,
+		       size_t known)
 {
 	char path[RUN_PATH];
 	struct log_file f;
@@ -204,6 +212,33 @@ static int look_at(struct rundir_logs *l, const char *folder, bool local, const 
 	    is_too_old(l, path, &f) || (rc = add_file(l, &f)))
 		rundir_log_file_fini(&f);
 	return rc;
+}
+
+/* An agent that died may have left parts without the file. While it is on this node, it is read there. */
+static int look_at(struct rundir_logs *l, const char *folder, bool local, const char *name,
+		   size_t known)
+{
+	char log[NAME_MAX + 8];
+	size_t n = rundir_log_part(name);
+	if (!n)
+		return look_at_log(l, folder, local, name, known);
+	snprintf(log, sizeof log, "%.*s.log", (int)n, name);
+	if (is_there(folder, log) || (!local && *l->local && is_there(l->local, log)))
+		return 0;
+	return look_at_log(l, folder, local, log, known);
+}
+
+/* Several parts of one log were found. */
+static void drop_doubles(struct rundir_logs *l)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < l->n; i++) {
+		if (n && !compare_files(&l->files[n - 1], &l->files[i]))
+			rundir_log_file_fini(&l->files[i]);
+		else
+			l->files[n++] = l->files[i];
+	}
+	l->n = n;
 }
 
 /* A file of which nothing was read begins with its parts. */
@@ -222,9 +257,8 @@ static void note_part(struct rundir_logs *l, bool local, const char *name, bool 
 		f->parted = true;
 		f->inode = 0;
 	}
-	uint32_t number = (uint32_t)segments_number(name, log);
-	if (f && f->local && local && number > f->highest)
-		f->highest = number;
+	if (f && f->local && local)
+		rundir_log_file_note_part(f, l->local, (uint32_t)segments_number(name, log));
 	rundir_log_file_fini(&key);
 }
 
@@ -262,17 +296,20 @@ static int look_in(struct rundir_logs *l, bool local, struct err *e)
 	if (scan(l, local, known, LOOK_FILES, e))
 		return -1;
 	bool new = l->n > known;
-	if (new)
+	if (new) {
 		qsort(l->files, l->n, sizeof *l->files, compare_files);
+		drop_doubles(l);
+	}
 	return new || local ? scan(l, local, known, new ? LOOK_NEW_PARTS : LOOK_PARTS, e) : 0;
 }
 
-/* A log that is in the run folder is read there. */
+/* A log that is in the run folder is read there. One may move there meanwhile, hence the last look. */
 static int look_for_files(struct rundir_logs *l, struct err *e)
 {
+	bool local = has_local(l);
 	if (look_in(l, false, e))
 		return -1;
-	return has_local(l) ? look_in(l, true, e) : 0;
+	return local && (look_in(l, true, e) || look_in(l, false, e)) ? -1 : 0;
 }
 
 /* --- The heap --- */

@@ -1,8 +1,8 @@
 /*
  * logs — the lines of all logs of a run, merged by time.
  *
- * The logs are logs/<node>-<rank>.log of each rank with its earlier parts (log_file.h), and, of the launch, logs/launch-<generation>.log
- * and logs/guard.log. If this host is a node of a run whose logs stay on the nodes (log.local), those of its
+ * The logs are logs/<node>-<rank>.log of each rank with its earlier parts (log_file.h), and, of the
+ * launch, logs/launch-<generation>.log and logs/guard.log. If this host is a node of a run whose logs stay on the nodes (log.local), those of its
  * ranks are read where they are. A line of a rank begins with its time (base/log.h). A line without a time has
  * that of the line before it in its file; at the begin of a file, that of the generation. Lines of
  * one file stay in their order. Of a log that an older muster wrote, with times but no dates, the

@@ -29,9 +29,10 @@
  *     rollbacks.jsonl         what is skipped because numbers became bad (launcher/rundir/rollbacks.h)
  *     ledger.jsonl            what the agents consumed (agent/engine/data/ledger_lines.h); ledger.<n>.jsonl
  *                             are earlier parts (agent/engine/data/ledger_parts.h)
- *     logs/                   id: a random number (plan/spec/job/node_path.h); <node>-<rank>.log of each agent, unless it stays on its node (log.local);
- *                             <node>-<rank>.<n>.log are earlier parts (agent/log_parts.h); launch-<generation>.log: what agents
- *                             and srun print outside these logs; slurm-<id>.out of a submission
+ *     logs/                   <node>-<rank>.log of each agent, unless it stays on its node (log.local),
+ *                             for which id has a random number (plan/spec/job/node_path.h);
+ *                             <node>-<rank>.<n>.log are earlier parts (agent/log_parts.h);
+ *                             launch-<generation>.log: what agents and srun print outside these logs; slurm-<id>.out of a submission
  *     trace/gen-<generation>/ comm-<rank>.json: the flight recorder of a rank, written if an
  *                             operation failed or the generation hung; timeline-<rank>.json: what
  *                             the rank did in the last step of a pipeline that ended well

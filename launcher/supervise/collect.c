@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static bool stay_on_nodes(const struct supervisor *s)
 {
@@ -104,7 +105,16 @@ void supervise_collect_ask(struct supervisor *s, struct console *k, const struct
 		supervise_console_answer(k, &(struct msg_console_answer){ .text = e.text });
 		return;
 	}
-	int n = stay_on_nodes(s) && can_ask(s) ? tell_wanted(s, &ranks, m) : 0;
+	if (stay_on_nodes(s) && !can_ask(s)) {
+		a = (struct msg_console_answer){
+			.text = "the logs of these ranks cannot be collected between two "
+				"generations; ask again when the run trains"
+		};
+		supervise_console_answer(k, &a);
+		return;
+	}
+	supervise_collect_check(s);
+	int n = stay_on_nodes(s) ? tell_wanted(s, &ranks, m) : 0;
 	snprintf(text, sizeof text,
 		 n ? "%d log%s collected from the nodes"
 		   : "no log of these ranks has to be collected",
@@ -176,10 +186,18 @@ static void ask_for_lost(struct supervisor *s, const struct collect_lost *l)
 		tell(s, by, l->rank, l->node);
 }
 
+static bool is_shared(const struct supervisor *s, int rank)
+{
+	char path[RUN_PATH];
+	struct stat st;
+	run_path_rank_log(path, rundir_path(s->o.run), supervise_node(s, rank), rank);
+	return !lstat(path, &st);
+}
+
 void supervise_collect_lost(struct supervisor *s, int rank)
 {
 	struct collect_state *t = &s->collect;
-	if (rank <= 0 || rank >= s->world || !stay_on_nodes(s) || s->ranks[rank].log_shared ||
+	if (rank <= 0 || rank >= s->world || !stay_on_nodes(s) || is_shared(s, rank) ||
 	    find_lost(s, supervise_node(s, rank), rank))
 		return;
 	if (t->n_lost == COLLECT_LOST)

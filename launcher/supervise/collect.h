@@ -5,8 +5,8 @@
  *   - because a console asks for it, as muster logs RUN --rank R does. The console gets a second answer when all
  *     ranks that consoles have named meanwhile have answered;
  *   - because the rank was lost. Then an agent of its node does it once the next generation trains: the agents of a
- *     generation that is lost should leave it quickly. What could not be collected until the run ends is said
- *     then, with the place of the log. A rank that fails by an error of its own may collect its log by itself, and
+ *     generation that is lost should leave it quickly. At its end the run reports each log
+ *     that could not be collected, and its place. A rank that fails by an error of its own may collect its log by itself, and
  *     says so.
  *
  * Only the files of this room include it.

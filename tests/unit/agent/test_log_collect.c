@@ -315,6 +315,33 @@ static void a_move_that_is_stopped_leaves_the_log_on_the_node(void **state)
 	buf_fini(&text);
 }
 
+/* A number names one text, also after a move that ended in the middle. */
+static void parts_are_numbered_after_those_that_have_moved(void **state)
+{
+	struct agent_log l;
+	struct buf text = BUF_INIT;
+	char path[160];
+	(void)state;
+	open_log(&l, ALL, ALL);
+	write_lines(0, 10);
+	agent_log_split(&l);
+	write_lines(10, 20);
+	snprintf(path, sizeof path, "%s/n-3.log.next", logs); /* where the switch fails */
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(agent_log_collect(&l, &stop, NULL), -1);
+	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(agent_log_last_part(logs, "n-3.log"), 1);
+	agent_log_split(&l);
+	assert_int_equal(agent_log_last_part(local, "n-3.log"), 2);
+	write_lines(20, 30);
+	assert_int_equal(agent_log_collect(&l, &stop, NULL), 0);
+	close_log(&l);
+	assert_int_equal(agent_log_last_part(logs, "n-3.log"), 3);
+	read_all(logs, &text);
+	assert_lines(buf_str(&text), 0, 30);
+	buf_fini(&text);
+}
+
 static void the_log_of_an_agent_that_writes_is_left_to_it(void **state)
 {
 	struct agent_log l;
@@ -363,6 +390,7 @@ int main(void)
 		TEST(a_move_that_fails_loses_no_line),
 		TEST(what_a_dead_agent_has_written_elsewhere_comes_back),
 		TEST(a_move_that_is_stopped_leaves_the_log_on_the_node),
+		TEST(parts_are_numbered_after_those_that_have_moved),
 		TEST(the_log_of_an_agent_that_writes_is_left_to_it),
 		TEST(a_log_that_was_removed_goes_on_in_the_run_folder),
 	};

@@ -97,6 +97,20 @@ static void logs_in_the_run_folder_are_not_collected(void **state)
 	assert_int_equal(h.peers[0].collects + h.peers[1].collects, 0);
 }
 
+static void between_two_generations_nothing_can_be_collected(void **state)
+{
+	(void)state;
+	struct viewer *v = viewer_join(0);
+	train_all();
+	h.keep_running = true; /* its process does not end */
+	end_rank(1);
+	ask_logs(v, "1", NULL);
+	assert_true(!v->last.ok && !v->last.more);
+	assert_non_null(strstr(v->last.text, "ask again"));
+	h.keep_running = false;
+	pass_time(0.2);
+}
+
 /* A start that does not go on is when logs are wanted. */
 static void a_rank_that_is_not_ready_is_asked_too(void **state)
 {
@@ -174,6 +188,22 @@ static void a_log_that_nobody_could_move_is_named_at_the_end(void **state)
 	assert_int_equal(h.peers[1].collects, 1); /* once more */
 	stop_now();
 	assert_int_equal(count_printed("still on here: /scratch/here/run-", &last), 1);
+}
+
+static void a_log_that_is_in_the_run_folder_is_not_asked_for(void **state)
+{
+	bool last;
+	char path[RUN_PATH];
+	(void)state;
+	run_path_rank_log(path, rundir_path(h.run), "here", 1);
+	train_all();
+	close(open(path, O_WRONLY | O_CREAT, 0600));
+	end_rank(1);
+	pass_time(2);
+	train_all();
+	assert_int_equal(h.peers[0].collects + h.peers[1].collects, 0);
+	stop_now();
+	assert_int_equal(count_printed("was lost, and its log", &last), 0);
 }
 
 static void a_log_that_does_not_exist_is_forgotten(void **state)
@@ -260,10 +290,12 @@ int main(void)
 		CASE(a_console_is_told_when_the_logs_are_there),
 		CASE(a_log_that_cannot_move_is_told),
 		CASE(logs_in_the_run_folder_are_not_collected),
+		CASE(between_two_generations_nothing_can_be_collected),
 		CASE(a_rank_that_is_not_ready_is_asked_too),
 		CASE(a_loss_ends_the_wait),
 		CASE(the_next_generation_moves_the_log_of_a_lost_rank),
 		CASE(a_log_that_nobody_could_move_is_named_at_the_end),
+		CASE(a_log_that_is_in_the_run_folder_is_not_asked_for),
 		CASE(a_log_that_does_not_exist_is_forgotten),
 		CASE(an_agent_of_another_node_is_not_asked),
 		CASE(a_rank_that_fails_by_itself_may_move_its_log),

@@ -399,7 +399,95 @@ static void a_reader_that_is_late_finds_where_it_was(void **state)
 	rundir_logs_close(l);
 }
 
+/* A pipe that is not read holds up the reader in an early part, and the log moves meanwhile. what: how much of it,
+ * of its three parts and the file. */
 static char moving[RUN_PATH];
+static int what;
+
+static bool see_and_move_some(void *arg, const struct rundir_log_line *line)
+{
+	static const char *const names[] = { "n-1.1.log", "n-1.2.log", "n-1.3.log" };
+	bool first = buf_str(&seen)[0] == '\0';
+	see(arg, line);
+	for (int i = 0; first && i < what && i < 3; i++)
+		move_local(moving, names[i], names[i]);
+	if (first && what > 3) {
+		move_local(moving, "n-1.log", "n-1.4.log");
+		append("logs/n-1.log", AT("10:00:09.000", "last"));
+	}
+	return true;
+}
+
+static void a_reader_in_an_early_part_reads_the_later_ones_wherever_they_are(void **state)
+{
+	for (what = 0; what <= 4; what++) {
+		struct buf expected = BUF_INIT;
+		keep_logs_local(moving);
+		append_to(moving, "n-1.1.log", AT("10:00:01.000", "one") AT("10:00:02.000", "two"));
+		append_to(moving, "n-1.2.log", AT("10:00:03.000", "three"));
+		append_to(moving, "n-1.3.log", AT("10:00:04.000", "four"));
+		append_to(moving, "n-1.log", AT("10:00:05.000", "five"));
+		buf_puts(&expected,
+			 "n-1|" AT("10:00:01.000", "one") "n-1|" AT(
+				 "10:00:02.000", "two") "n-1|" AT("10:00:03.000", "three"));
+		buf_puts(&expected,
+			 "n-1|" AT("10:00:04.000", "four") "n-1|" AT("10:00:05.000", "five"));
+		if (what > 3)
+			buf_puts(&expected, "n-1|" AT("10:00:09.000", "last"));
+		struct rundir_logs *l = open_logs(NULL);
+		buf_clear(&seen);
+		assert_int_equal(rundir_logs_read(l, false, see_and_move_some, NULL, NULL), 0);
+		assert_string_equal(buf_str(&seen), buf_str(&expected));
+		reads(l, false, "");
+		rundir_logs_close(l);
+		buf_fini(&expected);
+		teardown(state);
+		setup(state);
+	}
+}
+
+/* The file becomes a part between the look for parts and the move. */
+static void the_part_that_the_file_has_become_is_not_left_out(void **state)
+{
+	char local[RUN_PATH], file[RUN_PATH + 20], part[RUN_PATH + 20];
+	(void)state;
+	keep_logs_local(local);
+	append_to(local, "n-1.log", AT("10:00:01.000", "one"));
+	append("logs/n-0.log", AT("10:00:00.000", "zero"));
+	struct rundir_logs *l = open_logs(NULL);
+	reads(l, false, "n-0|" AT("10:00:00.000", "zero") "n-1|" AT("10:00:01.000", "one"));
+	append_to(local, "n-1.log", AT("10:00:02.000", "two"));
+	snprintf(file, sizeof file, "%s/n-1.log", local);
+	snprintf(part, sizeof part, "%s/n-1.1.log", local);
+	assert_int_equal(rename(file, part), 0);
+	append_to(local, "n-1.log", AT("10:00:03.000", "three"));
+	append("logs/n-0.log", AT("10:00:00.500", "half"));
+	struct log_file f = { .local = true };
+	struct stat st;
+	assert_int_equal(stat(part, &st), 0);
+	f.name = "n-1.log";
+	f.inode = st.st_ino;
+	rundir_log_file_note_part(&f, local, 1);
+	assert_int_equal(f.highest, 1);
+	assert_int_equal(f.own, 1);
+	reads(l, false,
+	      "n-0|" AT("10:00:00.500", "half") "n-1|" AT("10:00:02.000", "two") "n-1|" AT(
+		      "10:00:03.000", "three"));
+	rundir_logs_close(l);
+}
+
+/* As an agent leaves it that died in the middle of a move. */
+static void parts_without_the_file_are_read(void **state)
+{
+	(void)state;
+	append("logs/n-1.1.log", AT("10:00:01.000", "one"));
+	append("logs/n-1.2.log", AT("10:00:02.000", "two"));
+	struct rundir_logs *l = open_logs(NULL);
+	reads(l, false, "n-1|" AT("10:00:01.000", "one") "n-1|" AT("10:00:02.000", "two"));
+	append("logs/n-1.log", AT("10:00:03.000", "three"));
+	reads(l, false, "n-1|" AT("10:00:03.000", "three"));
+	rundir_logs_close(l);
+}
 
 /* The log moves after its first line was read. */
 static bool see_and_move(void *arg, const struct rundir_log_line *line)
@@ -460,6 +548,9 @@ int main(void)
 		EACH(a_reader_that_follows_loses_no_line_when_a_log_is_collected),
 		EACH(a_reader_that_is_late_finds_where_it_was),
 		EACH(a_log_that_moves_while_it_is_read_is_read_to_its_end),
+		EACH(a_reader_in_an_early_part_reads_the_later_ones_wherever_they_are),
+		EACH(the_part_that_the_file_has_become_is_not_left_out),
+		EACH(parts_without_the_file_are_read),
 		EACH(logs_in_a_folder_that_is_not_private_are_not_read),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -569,12 +569,12 @@ static void sums_in_any_order_make_the_backward_pass_faster(void **state)
 						      RATE_ATTENTION_BWD, flops, 2048, 128),
 		     any = cost_machine_attention(&x.machine, ATTENTION_CUDNN, RATE_ATTENTION_BWD,
 						  flops, 2048, 128);
-	struct cost_pass run_again = cost_pass_of(&x.of, &stage);
+	struct cost_pass ordered_pass = cost_pass_of(&x.of, &stage);
 	x.job.job.deterministic = DETERMINISTIC_ANY_ORDER;
-	struct cost_pass no = cost_pass_of(&x.of, &stage);
+	struct cost_pass any_pass = cost_pass_of(&x.of, &stage);
 	assert_true(any < 0.9 * ordered);
-	near(cost_backward(&run_again) - cost_backward(&no), ordered - any);
-	near(run_again.fwd, no.fwd);
+	near(cost_backward(&ordered_pass) - cost_backward(&any_pass), ordered - any);
+	near(ordered_pass.fwd, any_pass.fwd);
 	free(x.stages);
 }
 
