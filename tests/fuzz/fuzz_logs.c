@@ -1,5 +1,5 @@
 /* Any bytes as the log of a rank: each byte comes once and in its order, times never go back, and the
- * lines do not depend on how much is read at once. */
+ * lines do not depend on how much is read at once, nor on whether the log is in the run folder or on the node. */
 #include "launcher/rundir/log_file.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* The hash of all lines, and of their times. */
-static uint64_t read_lines(const char *folder, size_t room)
+static uint64_t read_lines(const struct log_folders *in, bool local, size_t room)
 {
 	struct log_file f;
 	uint64_t sum = 0;
@@ -20,7 +20,8 @@ static uint64_t read_lines(const char *folder, size_t room)
 	int rc;
 	if (!rundir_log_file_init(&f, "node-3.log", 0))
 		abort();
-	while ((rc = rundir_log_file_next(&f, folder, room, true, NULL)) > 0) {
+	f.local = local;
+	while ((rc = rundir_log_file_next(&f, in, room, true, NULL)) > 0) {
 		if (f.time < before)
 			abort();
 		before = f.time;
@@ -49,10 +50,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	FILE *out = fopen(file, "w");
 	if (!out || fwrite(data, 1, size, out) != size || fclose(out))
 		abort();
-	uint64_t small = read_lines(path, 64), large = read_lines(path, 4096);
+	const struct log_folders shared = { .shared = path, .local = "/nonexistent" },
+				 node = { .shared = "/nonexistent", .local = path };
+	uint64_t small = read_lines(&shared, false, 64), large = read_lines(&shared, false, 4096),
+		 there = read_lines(&node, true, 4096), moved = read_lines(&shared, true, 4096);
 	unlink(file);
 	rmdir(path);
-	if (small != large)
+	if (small != large || there != large || moved != large)
 		abort();
 	return 0;
 }
