@@ -123,7 +123,7 @@ static int copy_part(struct move *m, uint32_t number, struct err *e)
 	return 0;
 }
 
-/* The log goes on in a new file, which has no name yet. */
+/* Makes the log go on in a new file, which gets its name later (end_move). */
 static int open_fresh(const struct move *m, struct err *e)
 {
 	const struct agent_log *l = m->log;
@@ -139,7 +139,7 @@ static int open_fresh(const struct move *m, struct err *e)
 	return rc;
 }
 
-/* The log goes on in the run folder. What was written between the first copy and the switch follows in the
+/* Completes the move: the log goes on in the run folder. What was written between the first copy and the switch follows in the
  * part. If the part cannot be completed, the old file stays. Closes `out`. */
 static int end_move(struct move *m, int in, int out, struct err *e)
 {

@@ -6,7 +6,7 @@
  * file, and its descriptor stays the same, so no line is lost at a split.
  *
  * The log is in logs/ of the run folder, or in a folder of the node, from which it can be collected: it
- * moves to the run folder and goes on there. Once it is there it stays, also in later generations.
+ * moves to the run folder and goes on there, also in later generations.
  */
 #ifndef MUSTER_AGENT_LOG_PARTS_H
 #define MUSTER_AGENT_LOG_PARTS_H

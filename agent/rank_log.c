@@ -22,8 +22,8 @@ struct rank_log {
 	pthread_mutex_t lock;
 	pthread_cond_t news;
 	json_t *asked; /* a list of the messages collect that wait */
-	bool collects, closing;
-	atomic_bool stop; /* what is being collected stays on the node: the log is closed */
+	bool collects;
+	atomic_bool stop; /* the log is closed: what is being collected stays on the node */
 };
 
 /* A rank that has failed collects its log only if that takes no time worth mentioning: bytes. */
@@ -82,7 +82,7 @@ static json_t *next_asked(struct rank_log *l)
 {
 	json_t *next = NULL;
 	pthread_mutex_lock(&l->lock);
-	while (!json_array_size(l->asked) && !l->closing)
+	while (!json_array_size(l->asked) && !atomic_load(&l->stop))
 		pthread_cond_wait(&l->news, &l->lock);
 	if (json_array_size(l->asked)) {
 		next = json_incref(json_array_get(l->asked, 0));
@@ -130,9 +130,8 @@ static int start_collector(struct rank_log *l, struct err *e)
 static void stop_collector(struct rank_log *l)
 {
 	agent_control_on_collect(l->control, NULL, NULL);
-	atomic_store(&l->stop, true);
 	pthread_mutex_lock(&l->lock);
-	l->closing = true;
+	atomic_store(&l->stop, true);
 	pthread_cond_signal(&l->news);
 	pthread_mutex_unlock(&l->lock);
 	pthread_join(l->thread, NULL);

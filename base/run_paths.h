@@ -8,6 +8,7 @@
  *     health.jsonl  time.jsonl  ledger.jsonl  rollbacks.jsonl  lock
  *     metrics.<n>.jsonl and so on: earlier parts of these files (base/segments.h)
  *     logs/id  logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
+ *     logs/<node>-<rank>.log.part  logs/<node>-<rank>.log.next, while a log moves there (agent/log_collect.c)
  *     logs/slurm-<id>.out  logs/guard.log  .pmix/
  *     preflight.json  copied  choices  state.json  control  tensorboard/events.out.tfevents.*
  *     trace/gen-<generation>/comm-<rank>.json

@@ -17,9 +17,8 @@
  * Bad means NaN or infinite.
  *
  * With job.deterministic = any-order, backward passes have other bits each time (kernels/ops.h,
- * backend_allow_any_order). Then only forward passes are compared bit by bit. Of what backward
- * passes compute, only bad numbers count, so that a fault there that leaves finite numbers is not
- * found.
+ * backend_allow_any_order). Then only forward passes are compared bit by bit. In backward
+ * passes only bad numbers count, so a fault that leaves finite numbers there is not found.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_DIAGNOSIS_H
 #define MUSTER_AGENT_ENGINE_TRAIN_DIAGNOSIS_H

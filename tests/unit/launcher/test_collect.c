@@ -34,6 +34,14 @@ static void send_collected(int by, int rank, const char *why)
 	pump();
 }
 
+/* Rank 1 is killed, and all ranks of the next generation train. */
+static void lose_rank_1(void)
+{
+	end_rank(1);
+	pass_time(2); /* the back-off */
+	train_all();
+}
+
 static void a_console_is_told_when_the_logs_are_there(void **state)
 {
 	(void)state;
@@ -176,9 +184,7 @@ static void a_log_that_nobody_could_move_is_named_at_the_end(void **state)
 	bool last;
 	(void)state;
 	train_all();
-	end_rank(1);
-	pass_time(2);
-	train_all();
+	lose_rank_1();
 	send_collected(1, 1, "the disk is full");
 	assert_int_equal(
 		count_events("\"warn\"", "which was lost, stays on here: the disk is full"), 1);
@@ -198,9 +204,7 @@ static void a_log_that_is_in_the_run_folder_is_not_asked_for(void **state)
 	run_path_rank_log(path, rundir_path(h.run), "here", 1);
 	train_all();
 	close(open(path, O_WRONLY | O_CREAT, 0600));
-	end_rank(1);
-	pass_time(2);
-	train_all();
+	lose_rank_1();
 	assert_int_equal(h.peers[0].collects + h.peers[1].collects, 0);
 	stop_now();
 	assert_int_equal(count_printed("was lost, and its log", &last), 0);
@@ -211,9 +215,7 @@ static void a_log_that_does_not_exist_is_forgotten(void **state)
 	bool last;
 	(void)state;
 	train_all();
-	end_rank(1);
-	pass_time(2);
-	train_all();
+	lose_rank_1();
 	send_message(&h.peers[1], MSG_COLLECTED,
 		     msg_collected_json(&(struct msg_collected){ .rank = 1,
 								 .node = "here",
