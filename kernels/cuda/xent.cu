@@ -116,10 +116,11 @@ __global__ void __launch_bounds__(ROW_MAX, 2)
 		sums[blockIdx.x] = sum;
 }
 
-/* Computes the gradient of a row in place: from exponentials, or, with WHOLE, from logits. */
+/* Computes the gradient of a row in place: from exponentials, or, with WHOLE, from logits. packs: the
+ * row's whole packs, there or copied. */
 template <class T, bool WHOLE>
-__device__ inline void row_grad(T *row, const struct row_packs &r, float most, float by,
-				float scale, int target)
+__device__ inline void row_grad(T *row, const T *packs, const struct row_packs &r, float most,
+				float by, float scale, int target)
 {
 	constexpr int V = pack_of<T>;
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
@@ -132,7 +133,7 @@ __device__ inline void row_grad(T *row, const struct row_packs &r, float most, f
 		#pragma unroll
 		for (int t = 0; t < ROW_TURNS; t++)
 			if (p + t * (int)blockDim.x < r.packs)
-				load<V>(a[t], row + r.head + (p + t * (int)blockDim.x) * V);
+				load<V>(a[t], packs + (p + t * (int)blockDim.x) * V);
 		#pragma unroll
 		for (int t = 0; t < ROW_TURNS; t++)
 			if (p + t * (int)blockDim.x < r.packs) {
@@ -155,7 +156,8 @@ __global__ void __launch_bounds__(ROW_MAX, 2)
 		    int64_t stride, int32_t lo)
 {
 	T *row = logits + (int64_t)blockIdx.x * stride;
-	row_grad<T, false>(row, packs_of(row, v), 0, 1.0f / sums[blockIdx.x], *scale,
+	const struct row_packs r = packs_of(row, v);
+	row_grad<T, false>(row, row + r.head, r, 0, 1.0f / sums[blockIdx.x], *scale,
 			   target_column(targets[blockIdx.x], lo, v));
 }
 
@@ -177,8 +179,9 @@ template <class T, int N> __device__ inline void online_add(struct online &o, co
 	o.most = most;
 }
 
-/* All three steps. The second read of a row comes from the L2 cache. */
-template <class T>
+/* All three steps. A row is read twice: with STAGED the second time from shared memory, where it has
+ * room for 2 blocks of a multiprocessor, and otherwise mostly from the L2 cache. */
+template <class T, bool STAGED>
 __global__ void __launch_bounds__(ROW_MAX, 2)
 	whole_kernel(T *logits, float *sums, float *targets_less, const int32_t *targets,
 		     const float *scale, int v, int64_t stride)
@@ -186,21 +189,28 @@ __global__ void __launch_bounds__(ROW_MAX, 2)
 	constexpr int V = pack_of<T>;
 	T *row = logits + (int64_t)blockIdx.x * stride;
 	const struct row_packs r = packs_of(row, v);
+	uint4 *staged = STAGED ? dynamic_shared<uint4>() : NULL;
 	struct online o = { -FLT_MAX, 0 };
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
 		const float a[1] = { to_fp32(row[edge_column<T>(r, e)]) };
 		online_add<T, 1>(o, a);
 	}
 	for (int p = threadIdx.x; p < r.packs; p += ROW_TURNS * blockDim.x) {
-		float a[ROW_TURNS][V];
+		uint4 pack[ROW_TURNS];
 		#pragma unroll
 		for (int t = 0; t < ROW_TURNS; t++)
 			if (p + t * (int)blockDim.x < r.packs)
-				load<V>(a[t], row + r.head + (p + t * (int)blockDim.x) * V);
+				pack[t] = *(const uint4 *)(row + r.head +
+							   (p + t * (int)blockDim.x) * V);
 		#pragma unroll
 		for (int t = 0; t < ROW_TURNS; t++)
-			if (p + t * (int)blockDim.x < r.packs)
-				online_add<T, V>(o, a[t]);
+			if (p + t * (int)blockDim.x < r.packs) {
+				float a[V];
+				load<V>(a, (const T *)&pack[t]);
+				online_add<T, V>(o, a);
+				if (STAGED)
+					staged[p + t * (int)blockDim.x] = pack[t];
+			}
 	}
 	const int target = target_column(targets[blockIdx.x], 0, v);
 	/* before the barriers, since it changes after them */
@@ -211,7 +221,8 @@ __global__ void __launch_bounds__(ROW_MAX, 2)
 		sums[blockIdx.x] = sum;
 		targets_less[blockIdx.x] = target < 0 ? 0 : of_target - most;
 	}
-	row_grad<T, true>(row, r, most, by, *scale, target);
+	row_grad<T, true>(row, STAGED ? (const T *)staged : row + r.head, r, most, by, *scale,
+			  target);
 }
 
 /* The number of threads for rows of v elements, so that each has a few packs. */
@@ -248,8 +259,13 @@ template <class T>
 static void xent(struct backend *k, void *logits, float *sum, float *target, const int32_t *targets,
 		 const float *scale, int64_t n, int64_t v, int64_t row)
 {
-	launch(k, "xent", whole_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum,
-	       target, targets, scale, (int)v, row);
+	/* of each block, a multiprocessor keeps SHARED_KEPT bytes more */
+	enum { SHARED_KEPT = 1024 };
+	const size_t bytes = (size_t)v * sizeof(T) / 16 * 16;
+	const bool fits = 2 * (bytes + SHARED_KEPT) <= cuda_of(k)->shared_most + SHARED_KEPT;
+	launch(k, "xent", fits ? whole_kernel<T, true> : whole_kernel<T, false>, cuda_blocks(n, 1),
+	       row_threads(v), fits ? bytes : 0, (T *)logits, sum, target, targets, scale, (int)v,
+	       row);
 }
 
 enum { LOSS = 1024 };
