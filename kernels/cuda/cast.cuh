@@ -60,15 +60,8 @@ struct cast_call {
 		transposed_whole; /* rows of y are aligned to CHUNK bytes, of transposed to LONG */
 };
 
-/* fp8(scale x). Only infinities do not saturate: they become NaN. */
-__device__ inline uint8_t to_fp8(float x, float scale, __nv_fp8_interpretation_t kind)
-{
-	const bool infinite = magnitude(x) == 0x7f800000u;
-	return __nv_cvt_float_to_fp8(infinite ? __uint_as_float(0x7fffffffu) : x * scale,
-				     __NV_SATFINITE, kind);
-}
-
-/* The same for two numbers, the first one in the low byte. x - x is 0, or NaN if x is infinite. */
+/* fp8(scale x) of two numbers, the first one in the low byte. Only infinities do not saturate: they
+ * become NaN, since x - x is 0, or NaN if x is infinite. */
 __device__ inline uint32_t to_fp8_pair(float x, float y, float scale,
 				       __nv_fp8_interpretation_t kind)
 {

@@ -15,21 +15,23 @@
 #include "kernels/cuda/sums.cuh"
 
 /*
- * Each thread holds NUMBERS sums of dw, and of dbias if there is one, for P packs of columns. A
- * block loads R rows before the sums over them, which all share two barriers. So the loads of
- * several rows are under way at once.
+ * Each thread holds NUMBERS sums of dw, and of dbias if there is one, for P packs of columns. A block
+ * takes R rows at a time, whose sums share two barriers. It loads the packs of the next rows before it
+ * works on the present ones, so that loads are always under way. Packs in the storage type need few
+ * registers for this.
  */
-enum { BWD_NUMBERS = 16, BWD_MAX = 512, BWD_ROWS = 4 };
+enum { BWD_NUMBERS = 16, BWD_MAX = 512 };
 
 /* What the kernel makes of dx besides: nothing, its largest number, or also copies in 8 bits. */
 enum bwd_more { BWD_ONLY, BWD_LARGEST, BWD_COPIES };
 
-/* The largest R with which a kernel has at most 128 registers: so many can 512 threads have. */
+/* Packs of the present and of the next rows leave a kernel at most 128 registers: so many can 512
+ * threads have. Where they do not, nothing is loaded ahead, and dres as late as possible. */
+template <class T, int NUMBERS>
+constexpr int bwd_rows_of = NUMBERS < BWD_NUMBERS && sizeof(T) < sizeof(float) ? 2 : 1;
 template <class T, int NUMBERS, bwd_more MORE>
-constexpr int bwd_rows_of = MORE == BWD_COPIES          ? (NUMBERS < BWD_NUMBERS ? 2 : 1)
-			    : NUMBERS < BWD_NUMBERS     ? 4
-			    : sizeof(T) < sizeof(float) ? 2
-							: 1;
+constexpr bool bwd_ahead = NUMBERS < BWD_NUMBERS ||
+			   (sizeof(T) < sizeof(float) && MORE != BWD_COPIES);
 
 struct bwd_copies {
 	uint8_t *at, *transposed;
@@ -48,18 +50,18 @@ template <int V>
 __device__ inline void stage_pack(const bwd_copies &to, const float (&x)[V], bool there, int64_t at,
 				  uint8_t *turn, float scale)
 {
-	uint8_t bits[V];
+	uint32_t word[V / 4] = {};
 	#pragma unroll
-	for (int i = 0; i < V; i++) {
-		bits[i] = there ? to_fp8(x[i], scale, to.kind) : 0;
-		turn[i * FP8_ROW] = bits[i];
-	}
-	if (!there || !to.at)
-		return;
+	for (int i = 0; i < V && there; i += 4)
+		word[i / 4] = to_fp8_pair(x[i], x[i + 1], scale, to.kind) |
+			      to_fp8_pair(x[i + 2], x[i + 3], scale, to.kind) << 16;
 	#pragma unroll
-	for (int i = 0; i < V; i += 4)
-		*(uint32_t *)(to.at + at + i) = bits[i] | bits[i + 1] << 8 | bits[i + 2] << 16 |
-						(uint32_t)bits[i + 3] << 24;
+	for (int i = 0; i < V; i++)
+		turn[i * FP8_ROW] = (uint8_t)(word[i / 4] >> i % 4 * 8);
+	#pragma unroll
+	for (int i = 0; i < V / 4; i++)
+		if (there && to.at)
+			*(uint32_t *)(to.at + at + 4 * i) = word[i];
 }
 
 /* Writes the panel of rows from `row` on. */
@@ -75,25 +77,55 @@ __device__ inline void store_panel(const bwd_copies &to, const uint8_t *turn, in
 	}
 }
 
-/* A thread's packs of R rows of dy and x, and its sums of columns over all rows of the block. */
+/* A thread's packs of R rows, as they are in memory. */
+template <int P, int R> struct bwd_packs {
+	uint4 dy[R][P], x[R][P], dres[R][P];
+};
+/* The same, and its sums of columns over all rows of the block. */
 template <int P, int R, int V> struct bwd_rows {
 	float dy[R][P][V], x[R][P][V], rstd[R];
+	uint4 dres[R][P];
 };
 template <int P, int V> struct bwd_columns {
 	float dw[P][V], db[P][V], dx[P][V];
 };
 
-template <class T, int P, int R, int V>
-__device__ inline void bwd_load(bwd_rows<P, R, V> &t, const norm_bwd_args<T> &a, int64_t row)
+template <class T, int P, int R>
+__device__ inline void bwd_load(bwd_packs<P, R> &t, const norm_bwd_args<T> &a, int64_t row)
 {
 	#pragma unroll
 	for (int r = 0; r < R; r++)
 		#pragma unroll
 		for (int p = 0; p < P; p++) {
-			const int64_t j = ((int64_t)threadIdx.x + p * blockDim.x) * V;
+			const int64_t j = ((int64_t)threadIdx.x + p * blockDim.x) * pack_of<T>,
+				      at = (row + r) * a.c + j;
 			if (row + r < a.n && j < a.c) {
-				load<V>(t.dy[r][p], a.dy + (row + r) * a.c + j);
-				load<V>(t.x[r][p], a.x + (row + r) * a.c + j);
+				t.dy[r][p] = *(const uint4 *)(a.dy + at);
+				t.x[r][p] = *(const uint4 *)(a.x + at);
+				if (a.dres)
+					t.dres[r][p] = *(const uint4 *)(a.dres + at);
+			}
+		}
+}
+
+/* From packs that were loaded ahead, or else from memory. */
+template <bool AHEAD, class T, int P, int R, int V>
+__device__ inline void bwd_open(bwd_rows<P, R, V> &t, const bwd_packs<P, R> &packs,
+				const norm_bwd_args<T> &a, int64_t row)
+{
+	#pragma unroll
+	for (int r = 0; r < R; r++)
+		#pragma unroll
+		for (int p = 0; p < P; p++) {
+			const int64_t j = ((int64_t)threadIdx.x + p * blockDim.x) * V,
+				      at = (row + r) * a.c + j;
+			if (AHEAD) {
+				load<V>(t.dy[r][p], (const T *)&packs.dy[r][p]);
+				load<V>(t.x[r][p], (const T *)&packs.x[r][p]);
+				t.dres[r][p] = packs.dres[r][p];
+			} else if (row + r < a.n && j < a.c) {
+				load<V>(t.dy[r][p], a.dy + at);
+				load<V>(t.x[r][p], a.x + at);
 			}
 		}
 }
@@ -153,7 +185,7 @@ __device__ inline void bwd_store_columns(const bwd_columns<P, V> &columns, float
 
 /* Stores row `row`, number r of those in t, and makes of it what MORE says. turn: its place in the
  * panel. */
-template <bwd_more MORE, class T, int P, int R, int V>
+template <bool AHEAD, bwd_more MORE, class T, int P, int R, int V>
 __device__ inline void bwd_store(const bwd_rows<P, R, V> &t, bwd_columns<P, V> &columns,
 				 const float (&sums)[2 * R], const norm_bwd_args<T> &a, int64_t row,
 				 int r, const bwd_copies &to, uint8_t *turn, float scale,
@@ -167,7 +199,9 @@ __device__ inline void bwd_store(const bwd_rows<P, R, V> &t, bwd_columns<P, V> &
 		float dx[V] = {};
 		if (j >= a.c || (MORE != BWD_COPIES && !there))
 			return;
-		if (there && a.dres)
+		if (AHEAD)
+			load<V>(dx, (const T *)&t.dres[r][p]);
+		else if (there && a.dres)
 			load<V>(dx, a.dres + at);
 		#pragma unroll
 		for (int i = 0; i < V; i++)
@@ -187,27 +221,33 @@ __device__ inline void bwd_store(const bwd_rows<P, R, V> &t, bwd_columns<P, V> &
 	}
 }
 
-template <class T, bool CENTRED, int P, int R, bwd_more MORE>
+template <class T, bool CENTRED, int P, int R, bool AHEAD, bwd_more MORE>
 __global__ void __launch_bounds__(BWD_MAX)
 	norm_bwd_kernel(struct norm_bwd_args<T> a, float *parts, const bwd_copies to)
 {
 	constexpr int V = pack_of<T>, rows = MORE == BWD_COPIES ? (int)FP8_ROW : R;
 	uint8_t *turn = MORE == BWD_COPIES ? dynamic_shared<uint8_t>() : NULL;
 	const float scale = MORE == BWD_COPIES ? a.scale->scale : 0;
+	const int64_t stride = (int64_t)gridDim.x * rows;
 	bwd_columns<P, V> columns = {};
+	bwd_packs<P, R> packs = {};
 	uint32_t most = 0;
-	for (int64_t panel = (int64_t)blockIdx.x * rows; panel < a.n;
-	     panel += (int64_t)gridDim.x * rows) {
+	if (AHEAD)
+		bwd_load(packs, a, (int64_t)blockIdx.x * rows);
+	for (int64_t panel = (int64_t)blockIdx.x * rows; panel < a.n; panel += stride) {
 		for (int64_t row = panel; row < panel + rows; row += R) {
 			bwd_rows<P, R, V> t = {};
 			float sums[2 * R] = {};
-			bwd_load(t, a, row);
+			bwd_open<AHEAD>(t, packs, a, row);
+			if (AHEAD)
+				bwd_load(packs, a,
+					 row + R < panel + rows ? row + R : panel + stride);
 			bwd_sum<T, CENTRED>(t, columns, sums, a, row);
 			block_sums<2 * R>(sums);
 			#pragma unroll
 			for (int r = 0; r < R; r++)
-				bwd_store<MORE>(t, columns, sums, a, row + r, r, to,
-						turn + (row - panel) + r, scale, most);
+				bwd_store<AHEAD, MORE>(t, columns, sums, a, row + r, r, to,
+						       turn + (row - panel) + r, scale, most);
 		}
 		if (MORE == BWD_COPIES && to.transposed) {
 			__syncthreads();
@@ -219,7 +259,7 @@ __global__ void __launch_bounds__(BWD_MAX)
 	bwd_store_columns<CENTRED, MORE == BWD_COPIES>(columns, parts, a.c, to.sums);
 }
 
-template <class T> static bool bwd_packs(const struct norm_bwd_args<T> *a)
+template <class T> static bool in_packs(const struct norm_bwd_args<T> *a)
 {
 	return a->c <= (int64_t)BWD_MAX * BWD_NUMBERS && pack_fits(a->dx, a->c) &&
 	       pack_fits(a->dy, a->c) && pack_fits(a->dres, a->c) && pack_fits(a->x, a->c) &&
@@ -237,7 +277,7 @@ template <class T>
 static bool copies_fit(const struct backend *k, const struct norm_bwd_args<T> *a,
 		       const struct fp8_copies *to)
 {
-	return a->n && bwd_packs<T>(a) && (uintptr_t)to->at % 4 == 0 &&
+	return a->n && in_packs<T>(a) && (uintptr_t)to->at % 4 == 0 &&
 	       (uintptr_t)to->transposed % FP8_ROW == 0 &&
 	       panel_bytes(a) <= cuda_of(k)->shared_most;
 }
@@ -247,8 +287,8 @@ template <class T, bool CENTRED, int NUMBERS, bwd_more MORE>
 static void norm_bwd_rows(struct backend *k, const char *op, const struct norm_bwd_args<T> *a,
 			  const struct fp8_copies *to)
 {
-	constexpr int V = pack_of<T>, P = NUMBERS / V, R = bwd_rows_of<T, NUMBERS, MORE>,
-		      rows = MORE == BWD_COPIES ? (int)FP8_ROW : (int)BWD_ROWS;
+	constexpr int V = pack_of<T>, P = NUMBERS / V, R = bwd_rows_of<T, NUMBERS>,
+		      rows = MORE == BWD_COPIES ? (int)FP8_ROW : R;
 	float *const outs[2] = { a->dw, CENTRED ? a->dbias : NULL };
 	float *const sums[2] = { to ? to->sums : NULL, NULL };
 	int threads = (int)((a->c / V + P - 1) / P + WARP - 1) / WARP * WARP;
@@ -261,8 +301,8 @@ static void norm_bwd_rows(struct backend *k, const char *op, const struct norm_b
 	if (to)
 		copies = { to->at, to->transposed, kind_of(to->format),
 			   (a->n + FP8_ROW - 1) / FP8_ROW * FP8_ROW, to->sums != NULL };
-	launch(k, op, norm_bwd_kernel<T, CENTRED, P, R, MORE>, blocks, threads,
-	       MORE == BWD_COPIES ? panel_bytes(a) : 0, *a, parts, copies);
+	launch(k, op, norm_bwd_kernel<T, CENTRED, P, R, bwd_ahead<T, NUMBERS, MORE>, MORE>, blocks,
+	       threads, MORE == BWD_COPIES ? panel_bytes(a) : 0, *a, parts, copies);
 	cuda_add_columns(k, op, outs, parts, blocks, a->c, a->add);
 	if (to && to->sums)
 		cuda_add_columns(k, op, sums, parts + (CENTRED ? 2 : 1) * blocks * a->c, blocks,
@@ -290,7 +330,7 @@ static void norm_bwd(struct backend *k, const char *op, const struct norm_bwd_ar
 				cuda_memory_zero(k, outs[i], (size_t)a->c * sizeof(float));
 		return;
 	}
-	if (!bwd_packs<T>(a))
+	if (!in_packs<T>(a))
 		norm_bwd_wide<T>(k, op, a, CENTRED);
 	else if (a->scale)
 		norm_bwd_any<T, CENTRED, BWD_LARGEST>(k, op, a, NULL);
