@@ -90,9 +90,11 @@ template <int P, int V> struct bwd_columns {
 	float dw[P][V], db[P][V], dx[P][V];
 };
 
+/* Rows beyond the last one are zeros, which add nothing to the sums. */
 template <class T, int P, int R>
 __device__ inline void bwd_load(bwd_packs<P, R> &t, const norm_bwd_args<T> &a, int64_t row)
 {
+	t = {};
 	#pragma unroll
 	for (int r = 0; r < R; r++)
 		#pragma unroll

@@ -401,7 +401,7 @@ static void gelu_bwd_cast_add_run(const struct ops *o, struct backend *k, const 
 #define ALSO_DIMS \
 	{ \
 		{ .n = 1, .c = 1 }, { .n = 3, .c = 35, .with = true }, \
-			{ .n = 64, .c = 128, .lo = 1 }, { .n = 130, .c = 344, .with = true }, \
+			{ .n = 130, .c = 344, .with = true }, { .n = 64, .c = 128, .lo = 1 }, \
 			{ .n = 72, .c = 200, .fused = true }, \
 			{ .n = 2, .c = 5001, .fused = true }, \
 		{ \
