@@ -211,6 +211,9 @@ demo: setup
 CHECKS := tests/floors tests/rooms_graph tests/format_check tests/symbols tests/documents
 BATS := $(wildcard tests/slurm/*.bats tests/fault/*.bats tests/programs/*.bats tests/cli/*.bats)
 
+# make check compiles the fuzzers without running them, so that they keep up with what they test.
+FUZZ_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/fuzz/fuzz_*.c))
+
 # Two tests run at the same time. The long ones come first, and a bats file, which mostly waits, comes beside a program,
 # which mostly computes: "$(join a b,c d)" is "ac bd", and no path has a "+".
 RUN_TESTS := tests/run -j 2
@@ -221,7 +224,7 @@ EVERY_CORE = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .PHONY: check check-all check-unit check-san format fuzz bench bench-comm bench-network
 check: setup-check
-	@$(MAKE) --no-print-directory $(EVERY_CORE) all unit-bins $(TOOL_BIN)
+	@$(MAKE) --no-print-directory $(EVERY_CORE) all unit-bins $(TOOL_BIN) $(FUZZ_OBJ)
 	@$(RUN_TESTS) $(ALL_TESTS)
 
 # make check, with the cases that a test leaves out because they are large: bats files ask `large` (tests/helpers.bash),
