@@ -33,9 +33,8 @@ void agent_log_name(char out[AGENT_LOG_NAME], const struct agent_log_place *at)
 bool agent_log_is_shared(const struct agent_log_place *at)
 {
 	char path[RUN_PATH];
-	struct stat st;
 	run_path_rank_log(path, at->run, at->node, at->rank);
-	return !lstat(path, &st);
+	return file_exists(path);
 }
 
 int agent_log_open(struct agent_log *l, const struct agent_log_place *at, int64_t keep,
@@ -131,12 +130,11 @@ uint32_t agent_log_last_part(const char *folder, const char *name)
 /* Gives the file the name of the next part: also after those that have moved, so that a number names one text. */
 static bool rename_file(const struct agent_log *l, const char *path)
 {
-	struct stat st;
 	char part[RUN_PATH];
 	uint32_t last = agent_log_last_part(l->folder, l->name);
 	uint32_t shared = *l->shared ? agent_log_last_part(l->shared, l->name) : 0;
 	segments_path(part, l->folder, l->name, (last > shared ? last : shared) + 1);
-	return lstat(part, &st) && !rename(path, part);
+	return !file_exists(part) && !rename(path, part);
 }
 
 static void split(struct agent_log *l)

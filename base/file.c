@@ -171,6 +171,15 @@ int file_open(const char *path, int flags, enum file_kind kind, struct err *e)
 	return -1;
 }
 
+bool file_exists(const char *path)
+{
+	struct stat st;
+	int saved = errno;
+	bool exists = !lstat(path, &st);
+	errno = saved;
+	return exists;
+}
+
 static int too_large(const char *path, size_t most, struct err *e)
 {
 	return err_set(e, ERR_CORRUPT, "%s: larger than the %zu bytes such a file may have", path,

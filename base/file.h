@@ -24,6 +24,7 @@
 #include "base/err.h"
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -45,6 +46,9 @@ enum file_kind {
  * descriptor, or -1: ERR_NOTFOUND, ERR_DENIED when permissions or a read-only file
  * system forbid it, ERR_IO, or the kind's code. */
 int file_open(const char *path, int flags, enum file_kind kind, struct err *e);
+
+/* Whether anything has this name, also a link that leads nowhere. Keeps errno. */
+bool file_exists(const char *path);
 
 /* Appends the file to `out`. A file larger than `most` bytes is refused; if it is a regular file,
  * before memory is allocated. file_slurp reads a FILE_TEXT; a pipe without a writer is empty.

@@ -70,11 +70,10 @@ static int find_local(struct rundir_logs *l, struct job *job, struct err *e)
 static bool has_local(struct rundir_logs *l)
 {
 	char path[RUN_PATH];
-	struct stat st;
 	struct err ignored = ERR_INIT;
 	run_path(path, l->run, RUN_LOGS_ID);
-	struct job *job = *l->local || lstat(path, &st) ? NULL
-							: malloc(sizeof *job); /* it is large */
+	struct job *job = *l->local || !file_exists(path) ? NULL
+							  : malloc(sizeof *job); /* it is large */
 	if (job && find_local(l, job, &ignored))
 		*l->local = '\0';
 	free(job);
@@ -191,9 +190,8 @@ static void note_rank(struct rundir_logs *l, const struct log_file *f)
 static bool is_there(const char *folder, const char *name)
 {
 	char path[RUN_PATH];
-	struct stat st;
 	run_path(path, folder, name);
-	return !lstat(path, &st);
+	return file_exists(path);
 }
 
 /* Adds the file unless it is known or not wanted. */

@@ -165,14 +165,13 @@ int rundir_output_renew(struct rundir_output *o)
 static bool split_file(struct rundir_output *o)
 {
 	char path[RUN_PATH], segment[RUN_PATH];
-	struct stat st;
 	int fd;
 	run_path(path, o->folder, o->name);
 	do
 		segments_path(segment, o->folder, o->name, o->next++);
-	while (!lstat(segment, &st));
+	while (file_exists(segment));
 	/* The file has no name if an earlier split could not be undone. */
-	if (!lstat(path, &st) && rename(path, segment))
+	if (file_exists(path) && rename(path, segment))
 		return false;
 	if (open_file(o, &fd, NULL)) {
 		if (!rename(segment, path))

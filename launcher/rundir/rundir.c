@@ -68,10 +68,9 @@ static int make_subfolders(const char *run, struct err *e)
 		       { RUN_TRACES, file_make_own_dir, true },
 		       { RUN_CKPT, file_make_dirs, false } };
 	char below[RUN_PATH];
-	struct stat st;
 	for (size_t k = 0; k < sizeof inside / sizeof *inside; k++) {
 		run_path(below, run, inside[k].name);
-		if (!(inside[k].later && lstat(below, &st)) && inside[k].make(below, e))
+		if (!(inside[k].later && !file_exists(below)) && inside[k].make(below, e))
 			return -1;
 	}
 	return 0;
@@ -151,10 +150,9 @@ void rundir_set_watch(struct rundir *r, const struct rundir_watch *w)
 int rundir_make_logs_id(struct rundir *r, struct err *e)
 {
 	char path[RUN_PATH], text[JOB_LOGS_ID + 2];
-	struct stat st;
 	uint64_t id = 0;
 	run_path(path, r->path, RUN_LOGS_ID);
-	if (!lstat(path, &st))
+	if (file_exists(path))
 		return 0;
 	if (getrandom(&id, sizeof id, 0) != sizeof id)
 		return err_errno(e, ERR_INTERNAL, "%s: no random number", path);

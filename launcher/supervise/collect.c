@@ -1,5 +1,6 @@
 #include "launcher/supervise/collect.h"
 
+#include "base/file.h"
 #include "base/human.h"
 #include "base/ranges.h"
 #include "launcher/supervise/supervisor.h"
@@ -7,7 +8,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static bool stay_on_nodes(const struct supervisor *s)
 {
@@ -189,9 +189,8 @@ static void ask_for_lost(struct supervisor *s, const struct collect_lost *l)
 static bool is_shared(const struct supervisor *s, int rank)
 {
 	char path[RUN_PATH];
-	struct stat st;
 	run_path_rank_log(path, rundir_path(s->o.run), supervise_node(s, rank), rank);
-	return !lstat(path, &st);
+	return file_exists(path);
 }
 
 void supervise_collect_lost(struct supervisor *s, int rank)

@@ -116,6 +116,19 @@ static void a_link_under_the_temporary_name_is_not_followed(void **state)
 	unlink(path);
 }
 
+static void a_link_that_leads_nowhere_exists(void **state)
+{
+	(void)state;
+	const char *path = in_dir("link");
+	errno = EAGAIN;
+	assert_false(file_exists(path));
+	assert_int_equal(errno, EAGAIN);
+	assert_int_equal(symlink("/nowhere/at/all", path), 0);
+	assert_true(file_exists(path));
+	assert_true(file_exists(dir));
+	unlink(path);
+}
+
 static void slurp_refuses_what_is_too_large_or_not_there(void **state)
 {
 	(void)state;
@@ -425,6 +438,7 @@ int main(void)
 		cmocka_unit_test(a_published_file_has_the_mode_of_the_parents_umask),
 		cmocka_unit_test(a_replacement_that_fails_leaves_the_old_file_and_nothing_else),
 		cmocka_unit_test(a_link_under_the_temporary_name_is_not_followed),
+		cmocka_unit_test(a_link_that_leads_nowhere_exists),
 		cmocka_unit_test(slurp_refuses_what_is_too_large_or_not_there),
 		cmocka_unit_test(what_is_no_file_is_neither_waited_for_nor_replaced),
 		cmocka_unit_test(what_cannot_be_replaced_is_known_before),
