@@ -187,12 +187,18 @@ static int choose(const struct arguments *a, const char *run, struct ranges *ran
 
 static const double collect_s = 120;
 
+static void tell_waiting(void)
+{
+	command_lines("", "waiting for the nodes to move the logs to the run folder");
+}
+
 /* The logs that the command wants move to the run folder. */
 static void collect(const char *run, struct printing *p)
 {
 	const struct arguments *a = p->a;
 	struct err e = ERR_INIT;
-	if ((a->rank || a->node) && console_collect_logs(run, a->rank, a->node, collect_s, &e))
+	if ((a->rank || a->node) &&
+	    console_collect_logs(run, a->rank, a->node, collect_s, tell_waiting, &e))
 		tell_unreadable(p, &e);
 }
 

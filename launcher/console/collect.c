@@ -1,26 +1,35 @@
 #include "launcher/console/collect.h"
 
+#include "base/file.h"
+#include "base/numbers.h"
 #include "base/run_paths.h"
 #include "launcher/console/line.h"
 
-#include <sys/stat.h>
+/* Seconds for the connection and for the first answer, and until `waiting` is called. */
+static const double ask_s = 5, patience_s = 1;
 
-/* Seconds for the connection and for the first answer. */
-static const double ask_s = 5;
-
-static int await_end(struct console_line *line, double seconds, struct err *e)
+static int await_end(struct console_line *line, double seconds, void (*waiting)(void),
+		     struct err *e)
 {
 	struct msg_console_answer a;
+	struct err slow = ERR_INIT;
 	json_t *body;
-	if (console_line_await(line, seconds, &body, &a, e))
-		return -1;
+	double first = min_double(patience_s, seconds);
+	int got = console_line_await(line, first, &body, &a, &slow);
+	if (got && slow.code == ERR_TIMEOUT && seconds > first) {
+		if (waiting)
+			waiting();
+		got = console_line_await(line, seconds - first, &body, &a, &slow);
+	}
+	if (got)
+		return err_set(e, slow.code, "%s", slow.text);
 	int rc = a.ok ? 0 : err_set(e, ERR_IO, "%s", a.text);
 	json_decref(body);
 	return rc;
 }
 
 static int ask(struct console_line *line, const struct msg_console_ask *m, double seconds,
-	       struct err *e)
+	       void (*waiting)(void), struct err *e)
 {
 	struct msg_console_answer a;
 	json_t *body;
@@ -29,19 +38,18 @@ static int ask(struct console_line *line, const struct msg_console_ask *m, doubl
 	bool more = a.ok && a.more;
 	int rc = a.ok ? 0 : err_set(e, ERR_IO, "%s", a.text);
 	json_decref(body);
-	return more ? await_end(line, seconds, e) : rc;
+	return more ? await_end(line, seconds, waiting, e) : rc;
 }
 
 static bool stay_on_nodes(const char *run)
 {
 	char path[RUN_PATH];
-	struct stat st;
 	run_path(path, run, RUN_LOGS_ID);
-	return !lstat(path, &st);
+	return file_exists(path);
 }
 
 int console_collect_logs(const char *run, const char *ranks, const char *node, double seconds,
-			 struct err *e)
+			 void (*waiting)(void), struct err *e)
 {
 	const struct msg_console_ask m = { .what = "logs",
 					   .has_ranks = ranks != NULL,
@@ -52,7 +60,7 @@ int console_collect_logs(const char *run, const char *ranks, const char *node, d
 	struct err nobody = ERR_INIT;
 	if (!stay_on_nodes(run) || console_line_open(run, ask_s, &line, &nobody))
 		return 0;
-	int rc = ask(line, &m, seconds, e);
+	int rc = ask(line, &m, seconds, waiting, e);
 	console_line_close(line);
 	return rc;
 }

@@ -197,7 +197,7 @@ static int collect(const struct top_source *s, int rank)
 {
 	char ranks[16];
 	snprintf(ranks, sizeof ranks, "%d", rank);
-	return console_collect_logs(s->run, ranks, NULL, answer_s, NULL);
+	return console_collect_logs(s->run, ranks, NULL, answer_s, NULL, NULL);
 }
 
 static void read_log(struct top_source *s, int rank)
