@@ -3,10 +3,17 @@
 no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
 all_idle() { [[ $(sinfo -h -o '%T %D') == "idle 4" ]]; }
 
+# Prints what a failed test's last run had noticed. For teardown.
+tell_events() {
+	[[ -z ${BATS_TEST_COMPLETED-} && -n ${submitted-} ]] || return 0
+	grep -v '"event":"ckpt"' "$(run_folder "$submitted")/events.jsonl" 2>/dev/null | tail -n 60 | cut -c 1-300
+}
+
 # Ends the jobs of a failed test before the next one, and brings back the nodes that it lost. For teardown.
 end_jobs() {
 	local node
 	[[ -z ${lacking-} ]] || return 0
+	tell_events
 	if ! no_jobs; then
 		scancel --signal=KILL --state=RUNNING || true
 		scancel --user=root || true
@@ -43,13 +50,15 @@ has_bits_of() {
 
 # Ends the jobs of a test. For teardown.
 cancel_all() {
+	tell_events
 	[[ -n $lacking ]] || no_jobs || scancel --user=root
 	wait_for 60 no_jobs
 }
 
-# submit NAME WORD...: submits the tiny job as NAME, and sets $id to the job's id.
+# submit NAME WORD...: submits the tiny job as NAME, and sets $id to the job's id and $submitted to NAME.
 submit() {
 	local name=$1
+	submitted=$name
 	shift
 	# shellcheck disable=SC2086 # a list of words
 	id=$("$MUSTER" submit "$tiny" "job.name=$name" $words "$@")
