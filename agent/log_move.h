@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* As agent_log_collect, for a log that is not in the run folder; its lock is held. */
+/* As agent_log_collect, for a log that is not in the run folder. Its lock is held, or no other thread uses it. */
 int agent_log_move(struct agent_log *l, const atomic_bool *stop, struct err *e);
 /* Whether its folder still has the file that is written. */
 bool agent_log_is_on_node(const struct agent_log *l);

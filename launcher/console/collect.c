@@ -15,15 +15,15 @@ static int await_end(struct console_line *line, double seconds, void (*waiting)(
 	struct err slow = ERR_INIT;
 	json_t *body;
 	double first = min_double(patience_s, seconds);
-	int got = console_line_await(line, first, &body, &a, &slow);
-	if (got && slow.code == ERR_TIMEOUT && seconds > first) {
+	int rc = console_line_await(line, first, &body, &a, &slow);
+	if (rc && slow.code == ERR_TIMEOUT && seconds > first) {
 		if (waiting)
 			waiting();
-		got = console_line_await(line, seconds - first, &body, &a, &slow);
+		rc = console_line_await(line, seconds - first, &body, &a, &slow);
 	}
-	if (got)
+	if (rc)
 		return err_set(e, slow.code, "%s", slow.text);
-	int rc = a.ok ? 0 : err_set(e, ERR_IO, "%s", a.text);
+	rc = a.ok ? 0 : err_set(e, ERR_IO, "%s", a.text);
 	json_decref(body);
 	return rc;
 }

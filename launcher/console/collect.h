@@ -9,7 +9,8 @@
 #include "base/err.h"
 
 /* ranks: such as "0,4-7", or NULL: all. node: only ranks on this node, or NULL. Returns when the logs are there;
- * ERR_TIMEOUT after `seconds`. waiting: is called once if this takes longer than a second; NULL: nothing. A run that does not go on has nothing to collect: that is no error. */
+ * ERR_TIMEOUT after `seconds`. Calls `waiting` once, unless it is NULL, if this takes longer than a second. A run
+ * that does not go on has nothing to collect: that is no error. */
 int console_collect_logs(const char *run, const char *ranks, const char *node, double seconds,
 			 void (*waiting)(void), struct err *e);
 

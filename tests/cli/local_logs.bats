@@ -60,7 +60,7 @@ words() { echo "log.local=$BATS_FILE_TMPDIR/nodes/%N parallel.dp=4"; }
 	agent=$(agent_pid waits 2)
 	kill -STOP "$agent"
 	"$MUSTER" logs waits --rank 2 >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" 3>&- & asking=$!
-	wait_for 30 grep -q 'muster: waiting for the nodes to move the logs to the run folder' "$BATS_TEST_TMPDIR/err"
+	wait_for 30 grep -q 'muster: waiting for the nodes to move the logs to the run folder' "$BATS_TEST_TMPDIR/err" || { kill -CONT "$agent"; return 1; }
 	kill -CONT "$agent"
 	wait "$asking"
 	grep "rank 2 of 4" "$BATS_TEST_TMPDIR/out"
