@@ -25,8 +25,8 @@ enum { BWD_NUMBERS = 16, BWD_MAX = 512 };
 /* What the kernel makes of dx besides: nothing, its largest number, or also copies in 8 bits. */
 enum bwd_more { BWD_ONLY, BWD_LARGEST, BWD_COPIES };
 
-/* Packs of the present and of the next rows leave a kernel at most 128 registers: so many can 512
- * threads have. Where they do not, nothing is loaded ahead, and dres as late as possible. */
+/* A block of 512 threads has 128 registers for each thread. Where the packs of the next rows do not
+ * fit in them, nothing is loaded ahead, and dres is loaded as late as possible. */
 template <class T, int NUMBERS>
 constexpr int bwd_rows_of = NUMBERS < BWD_NUMBERS && sizeof(T) < sizeof(float) ? 2 : 1;
 template <class T, int NUMBERS, bwd_more MORE>
@@ -81,11 +81,12 @@ __device__ inline void store_panel(const bwd_copies &to, const uint8_t *turn, in
 template <int P, int R> struct bwd_packs {
 	uint4 dy[R][P], x[R][P], dres[R][P];
 };
-/* The same, and its sums of columns over all rows of the block. */
+/* dy and x in fp32, dres as it is in memory, and 1 / standard deviation of each row. */
 template <int P, int R, int V> struct bwd_rows {
 	float dy[R][P][V], x[R][P][V], rstd[R];
 	uint4 dres[R][P];
 };
+/* Sums of columns, over all rows of the block. */
 template <int P, int V> struct bwd_columns {
 	float dw[P][V], db[P][V], dx[P][V];
 };
@@ -261,7 +262,7 @@ __global__ void __launch_bounds__(BWD_MAX)
 	bwd_store_columns<CENTRED, MORE == BWD_COPIES>(columns, parts, a.c, to.sums);
 }
 
-template <class T> static bool in_packs(const struct norm_bwd_args<T> *a)
+template <class T> static bool consists_of_packs(const struct norm_bwd_args<T> *a)
 {
 	return a->c <= (int64_t)BWD_MAX * BWD_NUMBERS && pack_fits(a->dx, a->c) &&
 	       pack_fits(a->dy, a->c) && pack_fits(a->dres, a->c) && pack_fits(a->x, a->c) &&
@@ -279,7 +280,7 @@ template <class T>
 static bool copies_fit(const struct backend *k, const struct norm_bwd_args<T> *a,
 		       const struct fp8_copies *to)
 {
-	return a->n && in_packs<T>(a) && (uintptr_t)to->at % 4 == 0 &&
+	return a->n && consists_of_packs<T>(a) && (uintptr_t)to->at % 4 == 0 &&
 	       (uintptr_t)to->transposed % FP8_ROW == 0 &&
 	       panel_bytes(a) <= cuda_of(k)->shared_most;
 }
@@ -332,7 +333,7 @@ static void norm_bwd(struct backend *k, const char *op, const struct norm_bwd_ar
 				cuda_memory_zero(k, outs[i], (size_t)a->c * sizeof(float));
 		return;
 	}
-	if (!in_packs<T>(a))
+	if (!consists_of_packs<T>(a))
 		norm_bwd_wide<T>(k, op, a, CENTRED);
 	else if (a->scale)
 		norm_bwd_any<T, CENTRED, BWD_LARGEST>(k, op, a, NULL);

@@ -4,7 +4,7 @@
  *
  * usage: ops [--random N] [--seed S] [--few] [--here] [--only WORD] BACKEND …
  *   --random N   random sizes per op (default 6)
- *   --few        only the first and the third size of each row, and one random size: for
+ *   --few        only the first, third and fourth size of each row, and one random size: for
  *                slow machines
  *                and checkers
  *   --here       test in this process, for tools that watch a single process
@@ -68,7 +68,7 @@ static bool try_op(struct op_checker *c, const struct op_test *t, const struct s
 {
 	int rows = 0;
 	for (const struct dims *d = t->dims; d->n || d->s.batch; d++, rows++)
-		if ((!s->few || rows == 0 || rows == 2) &&
+		if ((!s->few || rows == 0 || rows == 2 || rows == 3) &&
 		    !try_sizes(c, t, d, &(struct op_draw){ .seed = s->seed + (uint64_t)rows }, f))
 			return false;
 	for (int i = 0; i < (s->few ? 1 : s->random); i++) {

@@ -21,7 +21,8 @@
 static int run_program(const char *program, char *said, size_t size)
 {
 	char command[512], line[600];
-	snprintf(command, sizeof command, "MUSTER_EMULATE_GUARD=1 '%s'/%s 2>&1", DOUBLES, program);
+	snprintf(command, sizeof command, "cd '%s' && MUSTER_EMULATE_GUARD=1 %s 2>&1", DOUBLES,
+		 program);
 	FILE *out = popen(command, "r");
 	assert_non_null(out);
 	said[0] = '\0';
@@ -47,10 +48,12 @@ static void agrees_with_the_specification(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		RUN("ops --few cuda"),
-		RUN("ops --few --seed 8 cuda:bf16"),
-		RUN("ops --few --seed 9 cuda:fp16"),
-		RUN("edges cuda cuda:bf16 cuda:fp16"),
+		RUN("./ops --few cuda"),
+		RUN("./ops --few --seed 8 cuda:bf16"),
+		RUN("./ops --few --seed 9 cuda:fp16"),
+		RUN("./edges cuda cuda:bf16 cuda:fp16"),
+		/* Each block takes several turns. */
+		RUN("MUSTER_EMULATE_MULTIPROCESSORS=1 ./ops --few --only norm cuda cuda:bf16"),
 	};
 	return cmocka_run_group_tests_name("the ops of cuda, over an emulator", tests, NULL, NULL);
 }

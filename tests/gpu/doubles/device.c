@@ -52,6 +52,13 @@ static const struct model {
 	{ 86, 72, 99 << 10, 100 << 10, 6 << 20, 1536, "NVIDIA A10 (emulated)" },
 };
 
+/* MUSTER_EMULATE_MULTIPROCESSORS: so many rather than the model's, so that blocks take more turns. */
+static int multiprocessors(const struct model *m)
+{
+	const char *said = getenv("MUSTER_EMULATE_MULTIPROCESSORS");
+	return said && atoi(said) > 0 ? atoi(said) : m->sms;
+}
+
 static const struct model *model(void)
 {
 	const char *said = getenv("MUSTER_EMULATE_SM");
@@ -104,7 +111,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int index)
 	prop->totalGlobalMem = all;
 	prop->major = m->capability / 10;
 	prop->minor = m->capability % 10;
-	prop->multiProcessorCount = m->sms;
+	prop->multiProcessorCount = multiprocessors(m);
 	prop->sharedMemPerBlock = 48 << 10;
 	prop->sharedMemPerBlockOptin = m->shared_block;
 	prop->sharedMemPerMultiprocessor = m->shared_sm;

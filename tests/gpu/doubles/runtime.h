@@ -2,7 +2,7 @@
  * runtime — a double of the parts of CUDA's runtime that libcomm/device/cuda/, kernels/cuda/ and
  * tests/gpu/ use, in host memory.
  *
- * It has four devices like an H200 (MUSTER_EMULATE_SM=80: like an A100, 86: like an A10). Their memory
+ * It has four devices like an H200 (MUSTER_EMULATE_SM=80: like an A100, 86: like an A10; MUSTER_EMULATE_MULTIPROCESSORS=N: with N). Their memory
  * is one arena, which all processes share that are forked after the library was loaded. Streams are
  * queues of the process. Their contents, including kernels (tests/gpu/emulator), run a few steps at a
  * time, from a stream chosen at random, when an event is queried or waited for. Misuse that makes a
