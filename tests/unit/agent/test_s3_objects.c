@@ -184,7 +184,8 @@ static void wrong_ranges_are_found(void **state)
 	s3_double_plan("GetObject 3 short");
 	assert_int_equal(download(&at, BIG, CHUNK, &e), -1);
 	assert_int_equal(e.code, ERR_CORRUPT);
-	s3_double_plan("GetObject 3 shift");
+	/* The store may still count requests that the download before has given up. */
+	s3_double_plan("GetObject 3-99 shift");
 	assert_int_equal(download(&at, BIG, CHUNK, &e), -1);
 	assert_int_equal(e.code, ERR_CORRUPT);
 	s3_double_plan("");
