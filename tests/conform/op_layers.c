@@ -402,9 +402,10 @@ static void rmsnorm_bwd_set(const struct ops *o, struct backend *k, const struct
 #define NORM_DIMS \
 	{ \
 		{ .n = 1, .c = 7 }, { .n = 3, .c = 127, .with = true }, \
-			{ .n = 301, .c = 2056, .with = true }, { .n = 301, .c = 129 }, \
-			{ .n = 2, .c = 5001, .with = true }, { .n = 40, .c = 2048, .with = true }, \
-			{ .n = 141, .c = 5128, .with = true }, { .n = 2, .c = 1024 }, \
+			{ .n = 151, .c = 768, .with = true }, { .n = 301, .c = 129 }, \
+			{ .n = 2, .c = 5001, .with = true }, \
+			{ .n = 301, .c = 2056, .with = true }, \
+			{ .n = 9, .c = 5128, .with = true }, { .n = 2, .c = 1024 }, \
 		{ \
 			.n = 3, .c = 8200 \
 		} \
