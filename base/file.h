@@ -47,7 +47,8 @@ enum file_kind {
  * system forbid it, ERR_IO, or the kind's code. */
 int file_open(const char *path, int flags, enum file_kind kind, struct err *e);
 
-/* Whether anything has this name, also a link that leads nowhere. Keeps errno. */
+/* Whether there is a file, a folder or a link of this name. A link counts even if its target is missing. Does not
+ * change errno. */
 bool file_exists(const char *path);
 
 /* Appends the file to `out`. A file larger than `most` bytes is refused; if it is a regular file,

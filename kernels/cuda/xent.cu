@@ -259,7 +259,8 @@ template <class T>
 static void xent(struct backend *k, void *logits, float *sum, float *target, const int32_t *targets,
 		 const float *scale, int64_t n, int64_t v, int64_t row)
 {
-	/* A multiprocessor needs so many bytes more for each block: 1024 of its own, and block_sum's and block_max's. */
+	/* Each block takes this much shared memory besides the row: the system takes 1024 bytes, block_max and block_sum
+	 * take 128 each. */
 	enum { SHARED_KEPT = 1024 + 256 };
 	const size_t bytes = (size_t)v * sizeof(T) / 16 * 16;
 	const bool fits = 2 * (bytes + SHARED_KEPT) <= cuda_of(k)->shared_most + SHARED_KEPT;

@@ -52,7 +52,8 @@ static const struct model {
 	{ 86, 72, 99 << 10, 100 << 10, 6 << 20, 1536, "NVIDIA A10 (emulated)" },
 };
 
-/* MUSTER_EMULATE_MULTIPROCESSORS: so many rather than the model's, so that blocks take more turns. */
+/* The number of multiprocessors. MUSTER_EMULATE_MULTIPROCESSORS replaces the model's: with fewer, each block takes
+ * more turns. */
 static int multiprocessors(const struct model *m)
 {
 	const char *said = getenv("MUSTER_EMULATE_MULTIPROCESSORS");
