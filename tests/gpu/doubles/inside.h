@@ -43,6 +43,7 @@ struct CUstream_st {
 	int device;
 	int priority;
 	struct step *head, **tail;
+	uint64_t queued, awaited; /* steps so far, and those of them that the host waited for */
 	struct CUstream_st *next;
 	struct CUgraph_st *capture; /* NULL: steps run */
 	struct nodes last;          /* the nodes before the next captured one */
@@ -52,6 +53,7 @@ struct CUevent_st {
 	int device;
 	bool timed;
 	uint64_t recorded, done;
+	uint64_t awaited;        /* the last record that the host waited for */
 	double at;               /* when it completed, in seconds */
 	bool closed;             /* kept, since a stream may still refer to it */
 	struct CUevent_st *next; /* the next closed one */

@@ -60,14 +60,15 @@ struct double_queued {
 struct double_queued double_queued(void);
 /* This thread's device. */
 int double_device(void);
-/* What this thread has called so far. What is recorded into a graph does not count. */
+/* What this thread has called so far. What is recorded into a graph does not count. A wait counts
+ * unless the host has waited for the same work before: whether the work has ended meanwhile is
+ * chance, since other threads let streams run, too. */
 struct double_calls {
 	int64_t launches;     /* of kernels, and of products of cuBLASLt */
 	int64_t graphs;       /* launches of graphs */
 	int64_t copies;       /* copies and fills on streams */
-	int64_t stream_waits; /* for a stream with work in it, or for the device */
-	int64_t event_waits;  /* for an event that was not complete */
-	int64_t queries;      /* of events and streams */
+	int64_t stream_waits; /* for a stream, or for the device */
+	int64_t event_waits;
 };
 struct double_calls double_calls(void);
 void double_note_launch(cudaStream_t stream);

@@ -91,6 +91,7 @@ static void append(struct CUstream_st *s, bool (*run)(void *arg), void *arg)
 	*step = (struct step){ .run = run, .arg = arg };
 	*s->tail = step;
 	s->tail = &step->next;
+	s->queued++;
 }
 
 cudaError_t double_push(cudaStream_t stream, bool (*run)(void *arg), const void *arg, size_t bytes)
@@ -181,6 +182,7 @@ void double_progress(void)
 /* Runs under the lock, which it releases between the steps. */
 void double_drain(struct CUstream_st *s)
 {
+	s->awaited = s->queued;
 	while (s->head) {
 		pump();
 		double_unlock();
@@ -253,8 +255,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 	if (rc != cudaSuccess)
 		return rc;
 	double_lock();
-	calls.stream_waits += double_stream(stream)->head != NULL;
-	double_drain(double_stream(stream));
+	struct CUstream_st *s = double_stream(stream);
+	calls.stream_waits += s->awaited < s->queued;
+	double_drain(s);
 	double_unlock();
 	return cudaSuccess;
 }
@@ -264,7 +267,6 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 	cudaError_t rc = capture_forbids("cudaStreamQuery");
 	if (rc != cudaSuccess)
 		return rc;
-	calls.queries++;
 	double_lock();
 	pump();
 	bool done = !double_stream(stream)->head;
@@ -402,7 +404,6 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 	cudaError_t rc = check_asked(event, "cudaEventQuery");
 	if (rc != cudaSuccess)
 		return rc;
-	calls.queries++;
 	double_lock();
 	pump();
 	bool done = event->done >= event->recorded;
@@ -416,7 +417,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	if (rc != cudaSuccess)
 		return rc;
 	double_lock();
-	calls.event_waits += event->done < event->recorded;
+	calls.event_waits += event->awaited < event->recorded;
+	event->awaited = event->recorded;
 	while (event->done < event->recorded) {
 		pump();
 		double_unlock();
