@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The limit is counted in slices, each by a turn of the loop: if this process itself did not run for
+ * seconds, only one slice is over, and what has arrived meanwhile is seen. */
+enum { SLICE_MS = 50 };
+
 /* One host. Its addresses are tried one after the other until one connects. */
 struct attempt {
 	struct reach *r;
@@ -25,6 +29,7 @@ struct reach {
 	struct attempt *attempts;
 	enum reach_result *results;
 	int n, left; /* attempts without a result */
+	int slices;  /* of the limit, which are left */
 	int held;    /* lookups and handles that still refer to this memory */
 	bool ended;
 	void (*done)(void *arg, const enum reach_result *results);
@@ -70,9 +75,16 @@ static void report_results(struct reach *r)
 		end_reach(r);
 }
 
-static void on_time_over(uv_timer_t *t)
+static void on_end(uv_timer_t *t)
 {
 	report_results(t->data);
+}
+
+static void on_slice(uv_timer_t *t)
+{
+	struct reach *r = t->data;
+	if (--r->slices <= 0)
+		report_results(r);
 }
 
 static void end_attempt(struct attempt *a, enum reach_result result)
@@ -82,7 +94,7 @@ static void end_attempt(struct attempt *a, enum reach_result result)
 	r->results[a->index] = result;
 	/* The timer calls `done`, so that it is never called within slurm_reach_start(). */
 	if (!--r->left && !r->ended)
-		uv_timer_start(&r->timer, on_time_over, 0, 0);
+		uv_timer_start(&r->timer, on_end, 0, 0);
 }
 
 static void try_next_address(struct attempt *a);
@@ -168,12 +180,14 @@ int slurm_reach_start(uv_loop_t *loop, const struct reach_target *targets, int n
 			     .results = results,
 			     .n = n,
 			     .left = n,
+			     .slices = n ? limit_ms / SLICE_MS : 0,
 			     .held = 1,
 			     .done = done,
 			     .arg = arg };
 	uv_timer_init(loop, &r->timer);
 	r->timer.data = r;
-	uv_timer_start(&r->timer, on_time_over, n ? (uint64_t)limit_ms : 0, 0);
+	uv_update_time(loop); /* the limit counts from now */
+	uv_timer_start(&r->timer, on_slice, n ? SLICE_MS : 0, SLICE_MS);
 	for (int i = 0; i < n; i++) {
 		attempts[i] = (struct attempt){ .r = r, .index = i };
 		start_attempt(&attempts[i], &targets[i]);

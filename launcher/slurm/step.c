@@ -115,6 +115,13 @@ static void on_timer(uv_timer_t *timer)
 	query_step(l);
 }
 
+/* The limit counts from now; the loop's own time is that of its last turn. */
+static void start_timer(struct launch *l, uv_timer_cb end, int ms)
+{
+	uv_update_time(l->loop);
+	uv_timer_start(&l->timer, end, (uint64_t)ms, 0);
+}
+
 /* After the end of srun the delay doubles, so that a slow controller gets few queries. */
 static void query_later(struct launch *l)
 {
@@ -123,7 +130,7 @@ static void query_later(struct launch *l)
 		ms = l->look_again_ms;
 		l->look_again_ms = 2 * ms < LOOK_AGAIN_MOST_MS ? 2 * ms : LOOK_AGAIN_MOST_MS;
 	}
-	uv_timer_start(&l->timer, on_timer, (uint64_t)ms, 0);
+	start_timer(l, on_timer, ms);
 }
 
 static void on_cancelled(void *arg, int status, const char *output)
@@ -191,7 +198,7 @@ static void query_step(struct launch *l)
 					 .out = -1 };
 	if (l->query || l->gone)
 		return;
-	uv_timer_start(&l->timer, on_timer, l->node_lost ? LOST_QUERY_MS : HELPER_MS, 0);
+	start_timer(l, on_timer, l->node_lost ? LOST_QUERY_MS : HELPER_MS);
 	if (launcher_child_watch(l->loop, &c, on_step_listed, l, &l->query, NULL)) {
 		l->query = NULL;
 		query_later(l);
@@ -325,13 +332,13 @@ static void slurm_kill(struct launch *l, bool node_lost)
 	if (l->relay)
 		slurm_relay_kill(l->relay);
 	if (news && l->query) /* it was started with the longer limit */
-		uv_timer_start(&l->timer, on_timer, LOST_QUERY_MS, 0);
+		start_timer(l, on_timer, LOST_QUERY_MS);
 	else if (news && !l->srun)
-		uv_timer_start(&l->timer, on_timer, 0, 0);
+		start_timer(l, on_timer, 0);
 	else if (news && l->cancelled > 0)
 		query_later(l);
 	else if (l->relay && l->srun && first && !node_lost)
-		uv_timer_start(&l->timer, on_helpers_late, HELPERS_MS, 0);
+		start_timer(l, on_helpers_late, HELPERS_MS);
 	else
 		query_step(l);
 }

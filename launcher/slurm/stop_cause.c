@@ -136,6 +136,7 @@ int slurm_stop_query(uv_loop_t *loop, const struct job *job,
 	}
 	uv_timer_init(loop, &q->timer);
 	q->timer.data = q;
+	uv_update_time(loop); /* the limit counts from now */
 	uv_timer_start(&q->timer, on_late, ANSWER_MS, 0);
 	*out = q;
 	return 0;

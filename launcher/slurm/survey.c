@@ -30,7 +30,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { ANSWER_MS = 3000, REACH_MS = 1000, NODES_PER_QUERY = 512 };
+/* The time for an answer is counted in slices, as that of a connection (reach.c). */
+enum { ANSWER_MS = 3000, SLICE_MS = 100, REACH_MS = 1000, NODES_PER_QUERY = 512 };
 
 /* What is known of a node. */
 struct known {
@@ -46,6 +47,7 @@ struct known {
 struct surveying {
 	uv_loop_t *loop;
 	uv_timer_t timer;
+	int slices; /* of the time for an answer, which are left */
 	void (*done)(void *arg, const struct survey *s);
 	void *arg;
 	struct known *nodes;
@@ -206,9 +208,11 @@ static void continue_if_answered(struct surveying *v)
 	reach_suspects(v);
 }
 
-static void on_answer_late(uv_timer_t *t)
+static void on_slice(uv_timer_t *t)
 {
 	struct surveying *v = t->data;
+	if (--v->slices > 0)
+		return;
 	snprintf(v->why, sizeof v->why, "scontrol: no answer from slurmctld within %d s",
 		 ANSWER_MS / 1000);
 	drop_child(&v->job_query);
@@ -353,7 +357,12 @@ int slurm_survey(uv_loop_t *loop, const struct survey_request *r,
 		free(nodes);
 		return err_set(e, ERR_NOMEM, "no memory to survey %d nodes", n);
 	}
-	*v = (struct surveying){ .loop = loop, .done = done, .arg = arg, .nodes = nodes, .n = n };
+	*v = (struct surveying){ .loop = loop,
+				 .slices = ANSWER_MS / SLICE_MS,
+				 .done = done,
+				 .arg = arg,
+				 .nodes = nodes,
+				 .n = n };
 	for (int i = 0; i < n; i++) {
 		snprintf(nodes[i].name, sizeof nodes[i].name, "%s", r->cluster->nodes[i].name);
 		nodes[i].state = NODE_UNKNOWN;
@@ -365,7 +374,8 @@ int slurm_survey(uv_loop_t *loop, const struct survey_request *r,
 		slurm_survey_stop(v);
 		return -1;
 	}
-	uv_timer_start(&v->timer, on_answer_late, ANSWER_MS, 0);
+	uv_update_time(loop); /* the limit counts from now */
+	uv_timer_start(&v->timer, on_slice, SLICE_MS, SLICE_MS);
 	*out = v;
 	return 0;
 }

@@ -197,8 +197,8 @@ int fake_agent(void)
 {
 	struct fake f = { .steps = read_option("steps=", 20, NULL),
 			  .step_ms = read_option("step_ms=", 5, NULL) };
-	connect_up(&f);
 	wire_up(&f);
+	connect_up(&f); /* a connection that says nothing is closed after some seconds */
 	send_message(&f, MSG_HELLO,
 		     msg_hello_json(&(struct msg_hello){ .rank = f.rank,
 							 .world = f.world,

@@ -97,9 +97,9 @@ static void every_end_of_a_check_is_a_finding(void **state)
 	(void)state;
 	/* clang-format off */
 	static const struct check checks[] = {
-		{ "well", 5, false, "", check_ok }, { "hangs", 0.3, false, "", check_hangs }, { "ill", 5, true, "", check_bad },
-			{ "crashes", 5, false, "", check_crashes },
-		{ "leaves", 5, false, "", check_exits }, { "chatters", 5, false, "", check_prints }, { NULL, 0, false, NULL, NULL },
+		{ "well", 60, false, "", check_ok }, { "hangs", 0.3, false, "", check_hangs }, { "ill", 60, true, "", check_bad },
+			{ "crashes", 60, false, "", check_crashes },
+		{ "leaves", 60, false, "", check_exits }, { "chatters", 60, false, "", check_prints }, { NULL, 0, false, NULL, NULL },
 	};
 	/* clang-format on */
 	/* clang-format off */
@@ -117,7 +117,7 @@ static void every_end_of_a_check_is_a_finding(void **state)
 	const struct needs n = { .ranks = 7 };
 	double before = clock_s();
 	doctor_run(checks, &n, DOCTOR_ALL, &f);
-	assert_true(clock_s() - before < 4);
+	assert_true(clock_s() - before < 30);
 	assert_int_equal(f.n, (int)(sizeof rows / sizeof *rows));
 	for (int i = 0; i < f.n; i++) {
 		assert_string_equal(f.rows[i].check, rows[i].check);
@@ -136,8 +136,8 @@ static void every_end_of_a_check_is_a_finding(void **state)
 static void an_answer_counts_although_its_process_has_to_be_killed(void **state)
 {
 	(void)state;
-	static const struct check checks[] = { { "stays", 5, false, "", check_answers_and_stays },
-					       { "child", 0.3, false, "", check_leaves_a_child },
+	static const struct check checks[] = { { "stays", 60, false, "", check_answers_and_stays },
+					       { "child", 3, false, "", check_leaves_a_child },
 					       { NULL, 0, false, NULL, NULL } };
 	struct findings f = { .rows = NULL };
 	const struct needs n = { .ranks = 7 };
@@ -204,7 +204,7 @@ static void with_few_descriptors_some_checks_run_and_none_is_waited_for(void **s
 	struct rlimit was, few;
 	int next = dup(STDIN_FILENO);
 	for (int i = 0; i < CHECKS; i++)
-		checks[i] = (struct check){ "well", 5, false, "", check_ok };
+		checks[i] = (struct check){ "well", 60, false, "", check_ok };
 	close(next);
 	getrlimit(RLIMIT_NOFILE, &was);
 	few = (struct rlimit){ (rlim_t)next + 3, was.rlim_max };
@@ -212,7 +212,7 @@ static void with_few_descriptors_some_checks_run_and_none_is_waited_for(void **s
 	double before = clock_s();
 	doctor_run(checks, &n, DOCTOR_ALL, &f);
 	setrlimit(RLIMIT_NOFILE, &was);
-	assert_true(clock_s() - before < 4);
+	assert_true(clock_s() - before < 30);
 	assert_int_equal(f.n, CHECKS);
 	int ran = 0;
 	for (int i = 0; i < f.n; i++)

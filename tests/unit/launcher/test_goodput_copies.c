@@ -1,6 +1,7 @@
 /* Tests to which step a simulated run goes back: the checkpoints and the copies in memory that a loss leaves. */
 #include "tests/unit/launcher/goodput_checks.h"
 #include "tests/unit/launcher/goodput_setup.h"
+#include "tests/unit/patience.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -111,6 +112,6 @@ int main(void)
 		cmocka_unit_test(checkpoints_that_take_longer_than_their_interval_hold_up_training),
 		cmocka_unit_test(the_copies_of_two_neighbours_are_lost_together),
 	};
-	alarm(120); /* a run that does not end must not hold up the others */
+	alarm(PATIENCE_S); /* a run that does not end must not hold up the others */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

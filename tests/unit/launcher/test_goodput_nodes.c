@@ -2,6 +2,7 @@
 #include "launcher/goodput/run_inner.h"
 #include "tests/unit/launcher/goodput_checks.h"
 #include "tests/unit/launcher/goodput_setup.h"
+#include "tests/unit/patience.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -322,6 +323,6 @@ int main(void)
 		cmocka_unit_test(the_loss_of_a_slow_node_ends_its_slowness),
 		cmocka_unit_test(slow_nodes_faults_and_fewer_replicas_add_up),
 	};
-	alarm(120); /* a run that does not end must not hold up the others */
+	alarm(PATIENCE_S); /* a run that does not end must not hold up the others */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* Tests how a simulated run counts its restarts: when it waits for a person, or longer each time. */
 #include "tests/unit/launcher/goodput_checks.h"
 #include "tests/unit/launcher/goodput_setup.h"
+#include "tests/unit/patience.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -109,6 +110,6 @@ int main(void)
 		cmocka_unit_test(too_many_restarts_without_progress_wait_for_a_person),
 		cmocka_unit_test(faults_until_the_restart_belong_to_the_same_loss),
 	};
-	alarm(120); /* a run that does not end must not hold up the others */
+	alarm(PATIENCE_S); /* a run that does not end must not hold up the others */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

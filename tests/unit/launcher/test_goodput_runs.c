@@ -3,6 +3,7 @@
 #include "base/random.h"
 #include "tests/unit/launcher/goodput_checks.h"
 #include "tests/unit/launcher/goodput_setup.h"
+#include "tests/unit/patience.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -195,6 +196,6 @@ int main(void)
 		cmocka_unit_test(the_parts_add_up_whatever_happens),
 		cmocka_unit_test(a_run_that_loses_more_than_it_does_has_no_end),
 	};
-	alarm(120); /* a run that does not end must not hold up the others */
+	alarm(PATIENCE_S); /* a run that does not end must not hold up the others */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "plan/cost/train_time.h"
 #include "tests/unit/launcher/goodput_checks.h"
 #include "tests/unit/launcher/goodput_setup.h"
+#include "tests/unit/patience.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -146,6 +147,6 @@ int main(void)
 		cmocka_unit_test(too_few_faults_give_no_advice),
 		cmocka_unit_test(the_number_of_runs_is_known_before),
 	};
-	alarm(120); /* a run that does not end must not hold up the others */
+	alarm(PATIENCE_S); /* a run that does not end must not hold up the others */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

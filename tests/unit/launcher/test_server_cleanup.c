@@ -1,6 +1,7 @@
 /* The PMIx server removes the files that its clients have named to it, however they end. Open MPI names
  * its shared memory so. */
 #include "launcher/pmix/server.h"
+#include "tests/unit/patience.h"
 #include "tests/unit/tmpdir.h"
 
 #include <pmix.h>
@@ -63,7 +64,7 @@ static pid_t start_client(const char *dir, char *const *env)
 		return pid;
 	for (; *env; env++)
 		putenv(*env);
-	alarm(60);
+	alarm(PATIENCE_S);
 	execl("/proc/self/exe", "client", dir, NULL);
 	_exit(127);
 }
@@ -168,6 +169,6 @@ int main(int argc, char **argv)
 						remove_dir),
 		cmocka_unit_test_setup_teardown(a_stuck_server_is_killed, open_server, remove_dir),
 	};
-	alarm(120); /* a server that is not killed */
+	alarm(PATIENCE_S); /* a server that is not killed */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* The PMIx servers of the nodes of one namespace, with real clients. The test stands for the owners
  * of all nodes: it exchanges what their ranks put. */
 #include "launcher/pmix/server.h"
+#include "tests/unit/patience.h"
 #include "tests/unit/tmpdir.h"
 
 #include <poll.h>
@@ -102,7 +103,7 @@ static void start_client(int rank, char *const *env)
 		return;
 	for (; *env; env++)
 		putenv(*env);
-	alarm(60);
+	alarm(PATIENCE_S);
 	execl("/proc/self/exe", "client", "client", NULL);
 	_exit(127);
 }

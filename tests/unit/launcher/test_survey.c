@@ -198,6 +198,35 @@ static void the_controller_says_which_nodes_are_left_and_usable(void **state)
 	assert_int_equal(w->nodes[5], NODE_LEFT); /* removed from Slurm's configuration */
 }
 
+static void stall(uv_prepare_t *p)
+{
+	int *left = p->data;
+	usleep(1100000);
+	if (--*left == 0)
+		uv_prepare_stop(p);
+}
+
+/* A machine under load gives the supervisor no time for longer than a connection may take. */
+static void stalls_of_the_supervisor_are_not_those_of_nodes(void **state)
+{
+	struct world *w = *state;
+	char nodes[128];
+	int port, fd = open_port(8, &port), left = 5;
+	uv_prepare_t p = { .data = &left };
+	write_text(w, "job", "JobId=9 JobState=RUNNING Requeue=0 BatchFlag=1 NodeList=n1\n");
+	snprintf(nodes, sizeof nodes, "NodeName=n1 NodeAddr=127.0.0.1 Port=%d State=IDLE\n", port);
+	write_text(w, "nodes", nodes);
+	uv_prepare_init(&w->loop, &p);
+	uv_prepare_start(&p, stall);
+	survey(w, "n1", "n1");
+	assert_string_equal(w->s.why, "");
+	assert_true(w->s.answered);
+	assert_int_equal(w->nodes[0], NODE_UP);
+	uv_close((uv_handle_t *)&p, NULL);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	close(fd);
+}
+
 static void suspects_are_connected_to(void **state)
 {
 	struct world *w = *state;
@@ -427,6 +456,7 @@ int main(void)
 		/* First: no address is known from an earlier survey. */
 		SURVEY_TEST(without_any_answer_a_refusal_or_a_name_proves_nothing),
 		SURVEY_TEST(the_controller_says_which_nodes_are_left_and_usable),
+		SURVEY_TEST(stalls_of_the_supervisor_are_not_those_of_nodes),
 		SURVEY_TEST(suspects_are_connected_to),
 		SURVEY_TEST(what_is_known_of_the_nodes_counts_without_the_job),
 		SURVEY_TEST(what_is_known_of_the_job_counts_without_the_nodes),
