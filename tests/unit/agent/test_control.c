@@ -27,6 +27,7 @@ static int work_and_finish(struct stage *s, struct control *c, const struct msg_
 static int get_stuck(struct stage *s, struct control *c, const struct msg_welcome *welcome)
 {
 	(void)welcome;
+	agent_control_allow_to_leave(c, 0.1);
 	agent_control_on_abort(c, pass_on, s);
 	agent_control_progress(c, 12, "backward");
 	stay();
@@ -87,6 +88,7 @@ static int finish_and_get_stuck(struct stage *s, struct control *c,
 				const struct msg_welcome *welcome)
 {
 	(void)welcome;
+	agent_control_allow_to_leave(c, 0.1);
 	agent_control_on_abort(c, pass_on, s);
 	agent_control_send(c, MSG_FINISHED, NULL);
 	stay();
@@ -128,14 +130,21 @@ static int trace_until_stop(struct stage *s, struct control *c, const struct msg
 	return agent_control_trace_asked(c, &steps) == 2 && steps == TRACE_STEPS_MOST ? rc : 1;
 }
 
+static void pass_on_and_end(const char *reason, void *arg)
+{
+	pass_on(reason, arg);
+	_exit(1);
+}
+
 /* The abort arrives together with the stop, before anybody asks to be notified of it. */
 static int ask_late(struct stage *s, struct control *c, const struct msg_welcome *welcome)
 {
 	(void)welcome;
 	bool checkpoint;
+	agent_control_send(c, MSG_METRICS, json_pack("{s:i}", "step", 1)); /* ready to stop */
 	while (!agent_control_stopping(c, &checkpoint))
 		poll(NULL, 0, 1);
-	agent_control_on_abort(c, pass_on, s);
+	agent_control_on_abort(c, pass_on_and_end, s);
 	stay();
 }
 
@@ -372,6 +381,8 @@ static void a_late_abort_handler_is_called_at_once(void **state)
 	struct supervisor v;
 	start_agent(&v, agent_main, ask_late);
 	let_in(&v);
+	struct msg m = expect(&v, MSG_METRICS);
+	msg_fini(&m);
 	json_t *stop = msg_stop_json(&(struct msg_stop){ .reason = "time is up" });
 	assert_int_equal(channel_send(v.channel, MSG_STOP, stop, NULL), 0);
 	json_decref(stop);

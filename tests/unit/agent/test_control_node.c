@@ -7,16 +7,16 @@
 #include <sched.h>
 #include <sys/prctl.h>
 
-enum { LEADER = 4, MEMBER = 5, QUIET_MS = 500, AT_ONCE = 100 };
+enum { LEADER = 4, MEMBER = 5, QUIET_MS = 500, AT_ONCE = 100, CONTACT_BEATS = 3 };
 
-static double heartbeat_s = 0.1; /* that a welcome asks for */
-static struct supervisor a, b;   /* of the agents that are LEADER and MEMBER at first */
+static double heartbeat_s = 0.1, silent_s = 15; /* that a welcome asks for */
+static struct supervisor a, b; /* of the agents that are LEADER and MEMBER at first */
 
 /* --- agents --- */
 
 /* Reports what a window has shown whenever the test asks for it by the message save: number 100 and above at
- * once. */
-static void report_window(struct control *c, int *reported)
+ * once. Then it tells the test so. */
+static void report_window(const struct stage *s, struct control *c, int *reported)
 {
 	int asked = agent_control_save_asked(c);
 	json_t *findings = json_array();
@@ -34,11 +34,13 @@ static void report_window(struct control *c, int *reported)
 		agent_control_report_later(c, MSG_HEALTH, health);
 		agent_control_report_later(c, MSG_LINKS, links);
 	}
+	if (asked != *reported && write(s->told[1], "", 1) < 0)
+		abort();
 	*reported = asked;
 }
 
 /* Trains until the generation is over. False: the agent is to stop. */
-static bool train(struct control *c)
+static bool train(const struct stage *s, struct control *c)
 {
 	bool checkpoint;
 	int reported = 0;
@@ -48,7 +50,7 @@ static bool train(struct control *c)
 			return false;
 		agent_control_progress(c, step, "forward");
 		agent_control_times(c, &(struct train_times){ .step = step }, false);
-		report_window(c, &reported);
+		report_window(s, c, &reported);
 		poll(NULL, 0, 2);
 	}
 	return true;
@@ -57,8 +59,7 @@ static bool train(struct control *c)
 static int train_until_stop(struct stage *s, struct control *c, const struct msg_welcome *welcome)
 {
 	struct err e = ERR_INIT;
-	(void)s;
-	while (train(c))
+	while (train(s, c))
 		if (agent_control_await_next(c, &welcome, &e))
 			return 1;
 	agent_control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 1));
@@ -84,9 +85,11 @@ static int starve(struct stage *s, struct control *c, const struct msg_welcome *
 		(void)getppid();
 	if (other == 0)
 		_exit(0);
-	agent_control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 1));
 	kill(other, SIGKILL);
-	return waitpid(other, NULL, 0) == other ? AS_IT_MUST : 1;
+	if (waitpid(other, NULL, 0) != other)
+		return 1;
+	agent_control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 1));
+	return AS_IT_MUST;
 }
 
 /* --- supervisors --- */
@@ -94,6 +97,7 @@ static int starve(struct stage *s, struct control *c, const struct msg_welcome *
 static json_t *welcome_of_node(uint32_t generation, int rank, const char *secret)
 {
 	json_t *w = welcome_json(generation, rank, 8, heartbeat_s);
+	json_object_set_new(w, "silent_s", json_real(silent_s));
 	json_object_set_new(w, "leader", json_integer(LEADER));
 	json_object_set_new(w, "node_ranks", json_integer(2));
 	json_object_set_new(w, "group_secret", json_string(secret));
@@ -209,6 +213,21 @@ static void stop_rank(struct supervisor *v)
 	end_agent(v);
 }
 
+/* The other one relies on the first one from here on, and does so for minutes, however late either gets a core. */
+static void start_node_that_waits(void)
+{
+	char secret[AUTH_SECRET_HEX];
+	heartbeat_s = 60;
+	silent_s = PATIENT_WAIT_S;
+	new_secret(secret);
+	start_rank(&a, LEADER, secret, train_until_stop);
+	await_message(&a, MSG_READY); /* so its relay listens */
+	start_rank(&b, MEMBER, secret, train_until_stop);
+	await_row(&a, "progress", MEMBER, 0);
+	heartbeat_s = 0.1;
+	silent_s = 15;
+}
+
 static void the_first_rank_reports_for_the_other_one(void **state)
 {
 	(void)state;
@@ -312,10 +331,17 @@ static void ask_for_report(struct supervisor *v, int number)
 	send_message(v, MSG_SAVE, msg_save_json(&(struct msg_save){ .number = number }));
 }
 
-/* Waits until a message for the node has this report of the rank. Returns its number among the agent's. */
-static int64_t await_report_row(struct supervisor *v, int rank, enum msg_type type)
+/* Waits until the agent's trainer has made the report. */
+static void await_reported(struct supervisor *v)
 {
-	for (int64_t number = 0;;) {
+	char byte;
+	assert_int_equal(read(v->s.told[0], &byte, 1), 1);
+}
+
+/* Waits until a message for the node has the report of the rank with this number among the agent's. */
+static void await_report_row(struct supervisor *v, int rank, enum msg_type type, int64_t wanted)
+{
+	for (int64_t number = 0; number != wanted;) {
 		struct msg m;
 		size_t i;
 		json_t *row;
@@ -330,8 +356,7 @@ static int64_t await_report_row(struct supervisor *v, int rank, enum msg_type ty
 				number = json_integer_value(json_object_get(body, "number"));
 		}
 		msg_fini(&m);
-		if (number)
-			return number;
+		assert_true(number <= wanted);
 	}
 }
 
@@ -356,14 +381,13 @@ static int64_t await_health(struct supervisor *v)
 static void the_first_rank_hands_reports_on(void **state)
 {
 	(void)state;
-	start_node();
-	await_quiet(&b);
+	start_node_that_waits();
 	ask_for_report(&b, 1);
-	assert_int_equal(await_report_row(&a, MEMBER, MSG_HEALTH), 1);
+	await_report_row(&a, MEMBER, MSG_HEALTH, 1);
 	ask_for_report(&b, 2);
-	assert_int_equal(await_report_row(&a, MEMBER, MSG_LINKS), 2);
+	await_report_row(&a, MEMBER, MSG_LINKS, 2);
 	ask_for_report(&a, 1);
-	assert_int_equal(await_report_row(&a, LEADER, MSG_HEALTH), 1);
+	await_report_row(&a, LEADER, MSG_HEALTH, 1);
 	await_quiet(&b);
 	stop_rank(&b);
 	stop_rank(&a);
@@ -372,8 +396,7 @@ static void the_first_rank_hands_reports_on(void **state)
 static void a_report_that_cannot_wait_is_sent_at_once(void **state)
 {
 	(void)state;
-	start_node();
-	await_quiet(&b);
+	start_node_that_waits();
 	kill(a.agent, SIGSTOP);
 	ask_for_report(&b, 1);
 	ask_for_report(&b, AT_ONCE);
@@ -414,6 +437,7 @@ static void a_first_rank_that_is_stopped_or_cut_off_holds_no_report(void **state
 	kill(a.agent, SIGCONT);
 	await_quiet(&b);
 	cut_off(&a, true);
+	poll(NULL, 0, (int)(1000 * CONTACT_BEATS * heartbeat_s) + 200); /* until it knows that */
 	await_message(&b, MSG_PROGRESS);
 	ask_for_report(&b, 2);
 	assert_int_equal(await_health(&b), 2);
@@ -426,11 +450,10 @@ static void a_first_rank_that_is_stopped_or_cut_off_holds_no_report(void **state
 static void a_report_precedes_the_end_of_its_rank(void **state)
 {
 	(void)state;
-	start_node();
-	await_quiet(&b);
+	start_node_that_waits();
 	kill(a.agent, SIGSTOP);
 	ask_for_report(&b, 1);
-	poll(NULL, 0, 20); /* time for a step */
+	await_reported(&b);
 	send_message(&b, MSG_STOP, msg_stop_json(&(struct msg_stop){ .reason = "time is up" }));
 	assert_int_equal(await_health(&b), 1);
 	await_message(&b, MSG_FINISHED);

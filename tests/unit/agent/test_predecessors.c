@@ -88,6 +88,14 @@ static pid_t decoy(const char *name, enum habit habit)
 	return pid;
 }
 
+/* Waits until the decoy is where its habit keeps it. */
+static void await_state(pid_t pid, char wanted)
+{
+	struct process_stat s = { .state = '?' };
+	for (; s.state != wanted; usleep(1000))
+		assert_int_equal(process_stat_read(pid, &s), 0);
+}
+
 /* What a supervisor knows of a decoy. */
 static struct msg_predecessor known(pid_t pid)
 {
@@ -221,11 +229,13 @@ static void an_agent_that_does_not_end_is_reported_with_its_state(void **state)
 	(void)state;
 	static const struct {
 		enum habit habit;
+		char state;
 		const char *says[2];
 	} rows[] = {
-		{ IGNORES_SIGTERM, { "(state S) 0.05 s after SIGKILL; end it there", "" } },
-		{ STOPPED, { "(state T) 0.05 s after SIGKILL; end it there", "" } },
+		{ IGNORES_SIGTERM, 'S', { "(state S) 0.05 s after SIGKILL; end it there", "" } },
+		{ STOPPED, 'T', { "(state T) 0.05 s after SIGKILL; end it there", "" } },
 		{ WAITS_FOR_VFORK,
+		  'D',
 		  { "(state D) 0.05 s after SIGKILL", "stuck in the kernel: the node needs" } },
 	};
 	const struct predecessors_gate stuck = { .node = "n7",
@@ -235,6 +245,7 @@ static void an_agent_that_does_not_end_is_reported_with_its_state(void **state)
 		struct err e;
 		char who[64];
 		pid_t pid = decoy(NAME, rows[i].habit);
+		await_state(pid, rows[i].state);
 		const struct msg_predecessor p = known(pid);
 		assert_int_equal(end_agents(&stuck, &p, 1, &e), -1);
 		assert_int_equal(e.code, ERR_STUCK);

@@ -102,10 +102,11 @@ static int write_block(struct ckpt_behind *b, const struct block *block, struct 
 	size_t left = block->bytes;
 	off_t at = block->at;
 	while (left) {
+		bool direct = atomic_load(&b->direct); /* the other writer may reset it meanwhile */
 		ssize_t put = b->io->pwrite(b->fd, data, left, at);
 		if (put < 0 && errno == EINTR)
 			continue;
-		if (put < 0 && (errno != EINVAL || !atomic_load(&b->direct)))
+		if (put < 0 && (errno != EINVAL || !direct))
 			return ckpt_io_fail(e, b->path, "write");
 		if (put == 0)
 			return err_set(e, ERR_IO, "%s: cannot write: the system accepted no bytes",
