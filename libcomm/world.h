@@ -42,8 +42,8 @@ struct wire;
 struct world {
 	int rank, size;
 	struct peer *peers;
-	struct wire *wire; /* what the peers' addresses and secrets lie in */
-	double timeout_s;
+	struct wire *wire;        /* what the peers' addresses and secrets lie in */
+	_Atomic double timeout_s; /* tests shorten it once all ranks have come */
 	bool force_tcp;
 	int algorithm;                 /* forced: enum algorithm_name; -1: by the table */
 	int spins;                     /* checks of a word before sleeping */

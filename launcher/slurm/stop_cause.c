@@ -9,12 +9,13 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { ANSWER_MS = 5000, ATTEMPTS = 3, AT_ONCE_S = 5 };
+/* The time for an answer is counted in slices (reach.c). */
+enum { ANSWER_MS = 5000, SLICE_MS = 100, ATTEMPTS = 3, AT_ONCE_S = 5 };
 
 struct stop_query {
 	uv_loop_t *loop;
 	uv_timer_t timer;
-	int attempts;
+	int attempts, slices; /* slices: of the time for an answer, which are left */
 	struct child *scontrol;
 	int64_t signal_before;
 	void (*done)(void *arg, const struct stop_answer *a);
@@ -61,12 +62,15 @@ static void report(struct stop_query *q, const struct stop_answer *a)
 	slurm_stop_query_end(q);
 }
 
-static void on_late(uv_timer_t *t)
+static void on_slice(uv_timer_t *t)
 {
+	struct stop_query *q = t->data;
+	if (--q->slices > 0)
+		return;
 	struct stop_answer a = { .left = -1 };
 	snprintf(a.why, sizeof a.why, "scontrol: no answer from slurmctld within %d s",
 		 ANSWER_MS / 1000);
-	report(t->data, &a);
+	report(q, &a);
 }
 
 static int own_restarts(void)
@@ -127,9 +131,11 @@ int slurm_stop_query(uv_loop_t *loop, const struct job *job,
 	if (!q)
 		return id ? err_set(e, ERR_NOMEM, "no memory to ask Slurm why the job stops")
 			  : err_set(e, ERR_NOTFOUND, "SLURM_JOB_ID is not set");
-	*q = (struct stop_query){
-		.loop = loop, .signal_before = job->slurm.signal_before, .done = done, .arg = arg
-	};
+	*q = (struct stop_query){ .loop = loop,
+				  .slices = ANSWER_MS / SLICE_MS,
+				  .signal_before = job->slurm.signal_before,
+				  .done = done,
+				  .arg = arg };
 	if (start_scontrol(q, e)) {
 		free(q);
 		return -1;
@@ -137,7 +143,7 @@ int slurm_stop_query(uv_loop_t *loop, const struct job *job,
 	uv_timer_init(loop, &q->timer);
 	q->timer.data = q;
 	uv_update_time(loop); /* the limit counts from now */
-	uv_timer_start(&q->timer, on_late, ANSWER_MS, 0);
+	uv_timer_start(&q->timer, on_slice, SLICE_MS, SLICE_MS);
 	*out = q;
 	return 0;
 }

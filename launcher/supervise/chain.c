@@ -153,8 +153,9 @@ static void queue_if_missing(struct supervisor *s)
 	char id[LAUNCH_JOB_ID];
 	struct err e = ERR_INIT;
 	int own = read_own(s, &all, &e);
-	if (own < 0) {
-		warn_once(s, e.text); /* `muster submit` may not have recorded this job yet */
+	if (own < 0) { /* `muster submit` may not have recorded this job yet */
+		warn_once(s, e.text);
+		s->chain.again = supervise_now(s) + RECORD_AGAIN_S;
 	} else if (supervise_chain_next(s, id)) {
 		s->chain.settled = true; /* an earlier start of this job has queued it */
 	} else if (count_futile(&all, own, s->resumed) >= CHAIN_FUTILE) {
@@ -176,9 +177,9 @@ void supervise_chain_tick(struct supervisor *s)
 	if (!s->o.job->slurm.chain || c->settled || c->queueing || s->state != SUP_TRAINING ||
 	    !s->stepped || !s->o.ops->queue_next || !own_job(s))
 		return;
-	if (c->tried > 0 && now - c->tried < CHAIN_AGAIN_S)
+	if (now < c->again)
 		return;
-	c->tried = now;
+	c->again = now + CHAIN_AGAIN_S;
 	queue_if_missing(s);
 }
 

@@ -27,14 +27,18 @@
 struct supervisor;
 struct queueing;
 
-enum { CHAIN_FUTILE = 3, CHAIN_AGAIN_S = 60 /* until another attempt to queue a job */ };
+enum {
+	CHAIN_FUTILE = 3,
+	CHAIN_AGAIN_S = 60, /* until another attempt to queue a job */
+	RECORD_AGAIN_S = 1, /* until another look for this job's own record */
+};
 
 struct chain_state {
 	struct queueing *queueing; /* the next job is being submitted; NULL: none is */
 	bool settled;              /* nothing is left to queue */
 	bool warned;               /* that the next job cannot be queued */
 	int submission;            /* of this job */
-	double tried;              /* time of the last attempt; 0: none */
+	double again;              /* the next attempt is not before this time */
 };
 
 /* While it trains: queues the next job if that is due. */

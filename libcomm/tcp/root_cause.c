@@ -67,6 +67,8 @@ static int follow_waits(struct comm *c, int64_t until, enum answer *last)
 		if (*last != ANSWER_WAITS || next == c->world->rank || next == who)
 			break;
 		who = next;
+		if (!c->world->peers[who].address)
+			break; /* the hosts have not met yet: it can be named, not asked */
 	}
 	return who;
 }

@@ -158,7 +158,7 @@ static int end_of(void (*run)(void), char *said, size_t size)
 	pid_t pid = fork();
 	if (pid == 0) {
 		dup2(ends[1], STDERR_FILENO);
-		alarm(20);
+		alarm(PATIENCE_S);
 		run();
 		_exit(0);
 	}

@@ -17,6 +17,7 @@
 #include "tests/gpu/doubles/collectives.h"
 #include "tests/gpu/doubles/runtime.h"
 #include "tests/unit/libcomm/ranks.h"
+#include "tests/unit/libcomm/ranks_hurry.h"
 
 #include <nccl.h>
 #include <pthread.h>
@@ -261,14 +262,14 @@ struct scene {
 };
 
 static const struct scene scenes[] = {
-	{ NEVER_COMES, 4, 0.5, ERR_TIMEOUT, "rank 1 (world rank 1" },
+	{ NEVER_COMES, 4, 3, ERR_TIMEOUT, "rank 1 (world rank 1" },
 	{ DIES, 3, 0, ERR_PEER, "rank 1 (world rank 1" },
 	{ CABLE, 4, 0, ERR_PEER, "NCCL: an operation: remote error: the cable is out" },
 	{ REFUSES, 2, 0, ERR_NET, "NCCL: all_reduce: system error" },
 	{ ABORTS, 4, 0, ERR_ABORTED, "enough" },
 	{ DIES_IN_WINDOW, 3, 0, ERR_PEER, "rank 1 (world rank 1" },
-	{ NEVER_READY, 3, 0.5, ERR_TIMEOUT, "the start of nccl did not end within 0.5 s" },
-	{ TOO_OLD, 3, 10, ERR_UNSUPPORTED, "backend nccl" },
+	{ NEVER_READY, 3, 3, ERR_TIMEOUT, "the start of nccl did not end within 3 s" },
+	{ TOO_OLD, 3, 0, ERR_UNSUPPORTED, "backend nccl" },
 };
 
 static _Atomic int *informed; /* how many ranks have the error; shared by the ranks */
@@ -344,6 +345,8 @@ static int play(struct comm *world, void *arg)
 	bool sinner = comm_rank(world) == 1;
 	if (sinner && s->sin >= NEVER_READY)
 		double_set_fault(s->sin == TOO_OLD ? DOUBLE_TOO_OLD : DOUBLE_NEVER_READY);
+	if (s->sin == NEVER_READY)
+		ranks_hurry(world, s->timeout_s);
 	int rc = open_gpu(world, &gpu, &e);
 	if (s->sin >= NEVER_READY) {
 		RANK_CHECK(rc < 0 && knows(s, &e), "rank %d: %s: %s", comm_rank(world),
@@ -358,6 +361,7 @@ static int play(struct comm *world, void *arg)
 	RANK_CHECK(comm_barrier(gpu, &e) == 0 && comm_sync(gpu, &e) == 0 &&
 			   comm_barrier(world, &e) == 0,
 		   "%s", e.text);
+	ranks_hurry(world, s->timeout_s);
 	if (sinner)
 		sin_now(world, s);
 	if (s->sin == DIES_IN_WINDOW ? suffer_window(world, gpu, s) : suffer(world, gpu, data, s))
@@ -374,7 +378,7 @@ static void every_fault_is_reported_and_leaves_nothing_open(void **state)
 	for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
 		struct scene s = scenes[i];
 		informed = ranks_shared(sizeof *informed);
-		struct ranks r = { .n = s.n, .timeout_s = s.timeout_s, .fn = play, .arg = &s };
+		struct ranks r = { .n = s.n, .timeout_s = PATIENT_WAIT_S, .fn = play, .arg = &s };
 		ranks_start(&r);
 		for (int k = 0; k < r.n; k++) {
 			int rc = ranks_end(&r, k);
@@ -684,7 +688,7 @@ static int end_of(const struct misuse *m, char *said, size_t size)
 	if (pid == 0) {
 		struct pair p;
 		dup2(ends[1], STDERR_FILENO);
-		alarm(20);
+		alarm(PATIENCE_S);
 		begin_pair(&p, 0);
 		m->fn(&p);
 		_exit(0);

@@ -24,11 +24,13 @@
 #include "tests/gpu/doubles/collectives.h"
 #include "tests/gpu/doubles/runtime.h"
 #include "tests/unit/libcomm/ranks.h"
+#include "tests/unit/libcomm/ranks_hurry.h"
 
 enum { WORLD = 4, COUNT = 64, SEEDS = 24, FEW = 3, MICROS = 7 };
 
 struct scene {
 	unsigned seed;
+	double limit;  /* of an operation, if it is to expire; 0: a long one */
 	int residents; /* kernels that a device holds */
 	bool rows;     /* messages are started at their own steps, not in the common order */
 	bool launches; /* kernels become resident in the order of their launches */
@@ -243,6 +245,10 @@ static int run_pipeline(struct comm *world, void *arg)
 	struct err e = ERR_INIT;
 	struct rank r = { .scene = arg };
 	RANK_CHECK(open_rank(&r, world, &e) == 0, "%s", e.text);
+	if (r.scene->limit > 0) {
+		RANK_CHECK(comm_barrier(world, &e) == 0, "%s", e.text);
+		ranks_hurry(world, r.scene->limit);
+	}
 	int messages = messages_of(&r);
 	int rc = run_row(&r, &e);
 	rc = wait_all(&r, messages, rc ? NULL : &e) || rc;
@@ -340,7 +346,7 @@ static void run_seeds(int (*fn)(struct comm *world, void *arg), unsigned n, bool
 	unsigned first = given ? (unsigned)strtoul(given, NULL, 0) : 0;
 	for (unsigned seed = first; seed < (given ? first + 1 : n); seed++) {
 		struct scene s = scene_of(seed, unequal);
-		struct ranks r = { .n = WORLD, .timeout_s = 30, .fn = fn, .arg = &s };
+		struct ranks r = { .n = WORLD, .timeout_s = 120, .fn = fn, .arg = &s };
 		if (ranks_run(&r))
 			fail_msg("MUSTER_SEED=%u (%s, pp %d, dp %d, %d micro-batches, %d kernels "
 				 "at a time): failed",
@@ -371,7 +377,9 @@ static void a_ring_and_gathers_never_deadlock(void **state)
 /* Every rank that does not get on has waited until the time is over, and left nothing. */
 static void check_deadlock(const struct scene *s)
 {
-	struct ranks r = { .n = WORLD, .timeout_s = 0.7, .fn = run_pipeline, .arg = (void *)s };
+	struct ranks r = {
+		.n = WORLD, .timeout_s = PATIENT_WAIT_S, .fn = run_pipeline, .arg = (void *)s
+	};
 	int stuck = 0;
 	ranks_start(&r);
 	for (int i = 0; i < WORLD; i++) {
@@ -386,7 +394,9 @@ static void check_deadlock(const struct scene *s)
 static void other_orders_deadlock(void **state)
 {
 	(void)state;
-	struct scene s = { .residents = 1, .rows = true, .launches = true, .micros = 6 };
+	struct scene s = {
+		.limit = 2, .residents = 1, .rows = true, .launches = true, .micros = 6
+	};
 	s.layout = (struct layout){ .tp = 1, .cp = 1, .ep = 1, .dp = 1, .pp = 4, .chunks = 1 };
 	check_deadlock(&s);
 }

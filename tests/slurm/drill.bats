@@ -96,7 +96,7 @@ none_left() { [[ -z $(processes_left) ]]; }
 }
 
 @test "a node is drained: the run continues without it, and the node is put back" {
-	drill shrinks --steps 60 --allow-node-faults --fault node-drained slurm.nodes=3-4 restart.shrink=any
+	drill shrinks --steps 240 --allow-node-faults --fault node-drained slurm.nodes=3-4 restart.shrink=any
 	[[ $status -eq 0 ]]
 	[[ $output == *"1 drilled, 1 right, 0 skipped" ]]
 	wait_for 60 no_jobs

@@ -109,15 +109,29 @@ host_processes() { # node
 
 # Kills all of a node by one command, in the order in which nothing of it reports the end of another part. It must not be stopped first:
 # when the parent of a stopped process dies, the kernel sends SIGHUP and SIGCONT, and srun would end its step. So would the child of srun
-# that outlives it; it has the higher pid. Sets $killed to the time, and adds the node to $killed_hosts.
+# that outlives it; it has the higher pid. slurmd ends before all others, whom nobody tells: until then the node could be reached, as no
+# dead node can. Sets $killed to the time, and adds the node to $killed_hosts.
 kill_host() { # node
-	local pids
+	local pids port
+	port=$(sed -nE "s/^NodeName=$1 .* Port=([0-9]+) .*/\1/p" "$SLURM_CONF")
 	pids=$(host_processes "$1" | awk '!seen[$1]++')
-	killed=$EPOCHREALTIME
 	killed_hosts+=" $1"
+	kill -9 "$(slurmd_of "$1")"
+	wait_for 60 refuses_connections "$port"
+	killed=$EPOCHREALTIME
 	# shellcheck disable=SC2086 # a list of pids
-	kill -9 $pids
+	kill -9 $pids 2>/dev/null || true # slurmd has ended
 }
+
+slurmd_of() { # node
+	local pid
+	for pid in $(daemons_of "$1"); do
+		[[ $(<"/proc/$pid/comm") != slurmd ]] || echo "$pid"
+	done
+}
+
+# Succeeds if nobody listens at the port of the loopback address.
+refuses_connections() { ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; } # port
 
 # Starts the slurmd of a node, unless it runs.
 start_slurmd() { # node

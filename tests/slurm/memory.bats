@@ -10,10 +10,10 @@ setup_file() {
 	[[ -z $lacking ]] || return 0
 	make_data
 	make_tiny_job
-	words="slurm.gpus_per_node=2 slurm.cpus_per_task=1 restart.backoff=0.1 batch.global=24 job.steps=200 checkpoint.every=0"
+	words="slurm.gpus_per_node=2 slurm.cpus_per_task=1 restart.backoff=0.1 batch.global=24 job.steps=600 checkpoint.every=0"
 	words+=" checkpoint.memory_every=5"
 	export words
-	run_tiny alone batch.global=24 job.steps=200 checkpoint.every=0 checkpoint.memory_every=0 launch.launcher=local
+	run_tiny alone batch.global=24 job.steps=600 checkpoint.every=0 checkpoint.memory_every=0 launch.launcher=local
 }
 
 teardown_file() { stop_cluster; }

@@ -141,8 +141,10 @@ refused() { # status
 	[[ $status -eq 0 ]]
 	[[ $output == *"muster: warning: partition short is down, so the job waits"* ]]
 	end_jobs
+	kill -STOP $(daemons_of n4) # a slurmd that registers brings its node back
 	scontrol update NodeName=n4 State=DOWN Reason=test
 	run "$MUSTER" submit "$tiny" job.name=warned slurm.nodes=4 parallel.dp=4
+	kill -CONT $(daemons_of n4)
 	scontrol update NodeName=n4 State=RESUME || true # it is up again if its slurmd has registered meanwhile
 	echo "$output"
 	[[ $status -eq 0 ]]

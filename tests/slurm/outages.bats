@@ -66,8 +66,12 @@ start_munged() {
 outage() {
 	begin "$1" job.steps=400 checkpoint.every=20
 	wait_for 60 step_reached "$1" 25
-	kill "$(pid_of "$2")" # slurmctld saves its state: without it, it would not know the job
-	kill -9 "$(agent_pid "$1" 1)"
+	local agent service
+	agent=$(agent_pid "$1" 1) service=$(pid_of "$2")
+	kill -STOP "$agent" # the run waits for it
+	kill "$service"     # slurmctld saves its state: without it, it would not know the job
+	wait_for 12 has_ended "$service"
+	kill -9 "$agent"
 	wait_for 60 waits || { cat "$out"; return 1; }
 	sleep "$3"
 	if [[ $2 == munged ]]; then start_munged; else start_controller; fi
@@ -126,7 +130,13 @@ outage() {
 @test "a killed agent's signal is known from Slurm's words" {
 	begin signal job.steps=400 checkpoint.every=20
 	wait_for 60 step_reached signal 25
+	# The supervisor waits for these words for a fraction of a second only.
+	local supervisor
+	supervisor=$(<"$(run_folder signal)/lock")
+	kill -STOP "$supervisor"
 	kill -SEGV "$(agent_pid signal 1)"
+	wait_for 60 grep -q "task 1: Segmentation fault" "$(run_folder signal)/logs/launch-1.log"
+	kill -CONT "$supervisor"
 	ended 0
 	grep -qE "lost +rank 1 on n2, .*: killed by SIGSEGV; the agent crashed" "$out"
 }

@@ -130,7 +130,7 @@ same_as_sbatch() {
 	[[ $(last_step_of trains) -eq 20 ]]
 	[[ -s $home/trains/logs/slurm-$id.out && $(stat -c %U:%a "$home/trains/logs/slurm-$id.out") == nobody:600 ]]
 	grep -q "^SLURM_SUBMIT_DIR=$home$" "$home/environment"
-	run grep -rlF -- "$signature" "$home" "$cluster/log" "$cluster/spool" "$cluster/state"
+	run grep -rlsF -- "$signature" "$home" "$cluster/log" "$cluster/spool" "$cluster/state"
 	echo "$output"
 	[[ $output == "$home/token" ]]
 }
@@ -141,7 +141,7 @@ last_step_of() { tail -n 1 "$home/$1/metrics.jsonl" | grep -oP '"step":\K[0-9]+'
 	token=$(sed 's/SLURM_JWT=//' "$home/token")
 	id=$(as_user "SLURM_JWT=$token" "MUSTER_SLURM_REST=unix:$cluster/rest/socket" -- submit "$tiny" job.name=secret)
 	wait_for 60 is_in "$id" COMPLETED
-	run grep -rlF -- "$signature" "$home" "$cluster/log" "$cluster/spool" "$cluster/state"
+	run grep -rlsF -- "$signature" "$home" "$cluster/log" "$cluster/spool" "$cluster/state"
 	[[ $output == "$home/token" ]]
 	[[ -z $(grep SLURM_JWT "$home/environment") ]]
 }

@@ -2,6 +2,7 @@
  * installed. */
 #include "base/clock.h"
 #include "base/munge.h"
+#include "tests/unit/patience.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -77,7 +78,7 @@ static int setup(void **state)
 	t.munged = fork();
 	if (!t.munged)
 		become_munged(munged_path());
-	for (double until = clock_s() + 20; munge_try(&t.by, NULL); usleep(1000))
+	for (double until = clock_s() + PATIENT_WAIT_S; munge_try(&t.by, NULL); usleep(1000))
 		assert_true(clock_s() < until);
 	return 0;
 }

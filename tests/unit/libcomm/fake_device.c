@@ -1,5 +1,8 @@
 #include "tests/unit/libcomm/fake_device.h"
 
+#include "base/clock.h"
+#include "tests/unit/patience.h"
+
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -242,7 +245,8 @@ static void pump(void)
 
 static void finish(struct stream *s)
 {
-	for (long i = 0; s->head && i < 20000; i++) {
+	const double until = clock_s() + PATIENT_WAIT_S;
+	for (long i = 0; s->head && clock_s() < until; i++) {
 		pump();
 		pthread_mutex_unlock(&lock);
 		if (i > 1000)

@@ -6,6 +6,7 @@
 #include "libcomm/flight/diagnose.h"
 #include "libcomm/group.h"
 #include "tests/unit/libcomm/ranks.h"
+#include "tests/unit/libcomm/ranks_hurry.h"
 #include "tests/unit/tmpdir.h"
 
 #include <pthread.h>
@@ -436,7 +437,9 @@ static int sum_and_max(struct comm *w, void *arg)
 
 static void another_reduction_is_refused_over_the_network(void **state)
 {
-	struct ranks r = { .n = 4, .timeout_s = 10, .backend = "tcp", .fn = sum_and_max };
+	struct ranks r = {
+		.n = 4, .timeout_s = PATIENT_WAIT_S, .backend = "tcp", .fn = sum_and_max
+	};
 	(void)state;
 	assert_int_equal(ranks_run(&r), 0);
 }
@@ -451,6 +454,7 @@ static int one_missing(struct comm *w, void *arg)
 	TAKEN(comm_barrier(w, &why));
 	TAKEN(comm_all_reduce(w, v, v, 16, COMM_F32, COMM_SUM, &why));
 	if (comm_rank(w) != 1) {
+		ranks_hurry(w, 3);
 		RANK_CHECK(comm_barrier(w, &e) < 0, "it went well without rank 1");
 		atomic_fetch_add(given_up, 1);
 		return 0;
@@ -469,6 +473,7 @@ static int across_groups(struct comm *w, void *arg)
 	(void)arg;
 	TAKEN(comm_split(w, 0, 0, "a", &a, &why));
 	TAKEN(comm_split(w, 0, 0, "b", &b, &why));
+	ranks_hurry(w, 3);
 	RANK_CHECK(comm_barrier(comm_rank(w) ? a : b, &e) < 0 ||
 			   comm_barrier(comm_rank(w) ? b : a, &e) < 0,
 		   "it did not block");
@@ -495,7 +500,7 @@ static void diagnose_program(const struct program *p, const char *backend)
 {
 	atomic_int *given_up = ranks_shared(sizeof *given_up);
 	struct ranks r = { .n = p->ranks,
-			   .timeout_s = 1,
+			   .timeout_s = PATIENT_WAIT_S,
 			   .fn = p->fn,
 			   .arg = given_up,
 			   .backend = backend,
