@@ -83,7 +83,7 @@ none_started_by() { [[ -z $(started_by "$1") ]]; }
 @test "a run is not disturbed by variables that a drill has left" {
 	DRILL_FAULT="exit 0 5 0" run_tiny left parallel.dp=2
 	[[ $(event left generation-start | wc -l) -eq 1 ]]
-	DRILL_FAULT="melt" drill left-drill --steps 60 --fault agent-killed
+	DRILL_FAULT="melt" drill left-drill --steps 600 --fault agent-killed
 	[[ $status -eq 0 ]]
 }
 
@@ -98,7 +98,7 @@ none_started_by() { [[ -z $(started_by "$1") ]]; }
 @test "the drill of a run folder does not touch the run" {
 	run_tiny mine parallel.dp=2 checkpoint.every=10
 	before=$(cd "$(run_folder mine)" && find . -type f -exec sha256sum {} + | sort)
-	run --separate-stderr "$MUSTER" drill "$(run_folder mine)" --steps 240 --fault agent-killed
+	run --separate-stderr "$MUSTER" drill "$(run_folder mine)" --steps 600 --fault agent-killed
 	echo "$output"
 	[[ $status -eq 0 ]]
 	[[ ${lines[0]} == fault*said*detect*fence*plan*start*load*step*redone*result ]]
@@ -115,7 +115,7 @@ none_started_by() { [[ -z $(started_by "$1") ]]; }
 }
 
 @test "a job that does not recover is reported as wrong, and its run remains" {
-	drill hopeless --steps 240 --fault agent-killed restart.max_restarts=0
+	drill hopeless --steps 600 --fault agent-killed restart.max_restarts=0
 	[[ $status -eq 1 ]]
 	[[ $output == *"agent-killed"*" wrong"*"wrong: agent-killed: the exit status is "* ]]
 	[[ $output == *"the runs that remain are in $(run_folder drill-hopeless)"*"1 drilled, 0 right, 0 skipped" ]]

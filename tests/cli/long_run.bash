@@ -15,7 +15,7 @@ teardown() {
 long() {
 	local name=$1
 	shift
-	"$MUSTER" run "$tiny" "job.name=$name" job.steps=1000000 "$@" \
+	"$MUSTER" run "$tiny" "job.name=$name" job.steps=1000000 restart.silent_timeout=300 "$@" \
 		</dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&- &
 	pid=$!
 	wait_for 60 step_reached "$name" 3

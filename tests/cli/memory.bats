@@ -180,7 +180,7 @@ planned() { "$MUSTER" plan "$tiny" "$@" --json | grep -oP '"snapshot": ?\K[0-9.]
 }
 
 @test "a parameter server's shards are copied, too" {
-	local server="job.steps=120 parallel.sync=server parallel.staleness=0 parallel.dp=3 batch.global=9"
+	local server="job.steps=400 parallel.sync=server parallel.staleness=0 parallel.dp=3 batch.global=9"
 	# shellcheck disable=SC2086 # a list of words
 	run_tiny server-ref $server checkpoint.memory_every=0
 	# shellcheck disable=SC2086

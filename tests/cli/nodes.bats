@@ -103,7 +103,7 @@ assert [(n["node"], n["suspect"], n["kind"]) for n in nodes] == [("n3", True, "d
 lose_rank() {
 	local name=$1
 	shift
-	"$MUSTER" run "$tiny" "job.name=$name" parallel.dp=2 job.steps=90000 restart.silent_timeout=2 restart.stacks_timeout=0 \
+	"$MUSTER" run "$tiny" "job.name=$name" parallel.dp=2 job.steps=90000 restart.silent_timeout=6 restart.stacks_timeout=0 \
 		restart.max_restarts=0 "$@" \
 		</dev/null >"$BATS_TEST_TMPDIR/$name.out" 2>&1 3>&- &
 	local pid=$!

@@ -99,7 +99,7 @@ printed() { cat "$BATS_FILE_TMPDIR/$1.out"; } # run
 
 @test "a refusal is told once, is not repeated, and the next notification counts what was lost" {
 	answers 404 404
-	run_tiny refused notify.url="$url" notify.on=started,warning,done warn.memory=1e-9
+	run_tiny refused notify.url="$url" notify.on=started,warning,done warn.memory=1e-9 warn.data=0
 	python3 - "$hook/log" <<-'PY'
 		import json, sys
 		lines = [json.loads(line) for line in open(sys.argv[1])]
@@ -162,7 +162,7 @@ printed() { cat "$BATS_FILE_TMPDIR/$1.out"; } # run
 }
 
 @test "Slack gets a text without markup of its own" {
-	run_tiny slack notify.url="$url" notify.preset=slack notify.on=warning warn.memory=1e-9
+	run_tiny slack notify.url="$url" notify.preset=slack notify.on=warning warn.memory=1e-9 warn.data=0
 	python3 - "$hook/log" <<-'PY'
 		import json, sys
 		[line] = [json.loads(line) for line in open(sys.argv[1])]
@@ -173,7 +173,7 @@ printed() { cat "$BATS_FILE_TMPDIR/$1.out"; } # run
 }
 
 @test "a warning is an event, a line and a notification, once" {
-	run_tiny warned notify.url="$url" notify.on=warning warn.memory=1e-9
+	run_tiny warned notify.url="$url" notify.on=warning warn.memory=1e-9 warn.data=0
 	[[ $(event warned warning | wc -l) -eq 1 ]]
 	[[ $(event_field warned warning id) == memory && $(event_field warned warning holds) == true ]]
 	[[ $(printed warned | grep -c "^  warning    rank .* of memory; a little more") -eq 1 ]]
@@ -226,7 +226,7 @@ printed() { cat "$BATS_FILE_TMPDIR/$1.out"; } # run
 }
 
 @test "an agent that stands still is a stall, and bad numbers are a divergence" {
-	start_run still notify.url="$url" notify.on=stalled job.steps=100000 parallel.dp=2 restart.silent_timeout=3
+	start_run still notify.url="$url" notify.on=stalled job.steps=100000 parallel.dp=2 restart.silent_timeout=6
 	wait_for 60 step_reached still 2
 	kill -STOP "$(agent_pid still 1)"
 	wait_for 60 grep -q '"event": "stalled"' "$hook/log"

@@ -310,7 +310,7 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 		for peer in peers:
 		    peer.recv(1)
 	PY
-	fails 1 0 -n 3 restart.hang_timeout=1 restart.stacks_timeout=60 -- python3 train.py
+	fails 1 0 -n 3 restart.hang_timeout=5 restart.stacks_timeout=60 -- python3 train.py
 	said '^  lost +rank 1 on .*: no rank made progress for .*; its main thread sleeps in the system call clock_nanosleep'
 	[[ $(event_field "$name" fault rank) -eq 1 && $(event_field "$name" fault fault) == task-hang ]]
 }
@@ -335,7 +335,7 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 		threading.Thread(target=answer, daemon=True).start()
 		time.sleep(1000)
 	PY
-	fails 1 0 -n 4 restart.hang_timeout=1 restart.stacks_timeout=0 -- python3 train.py "$top/tests/golden/flight"
+	fails 1 0 -n 4 restart.hang_timeout=5 restart.stacks_timeout=0 -- python3 train.py "$top/tests/golden/flight"
 	for rank in 0 1 2 3; do
 		cmp "$(run_folder "$name")/trace/gen-1/torch-$rank" "$top/tests/golden/flight/nccl/torch-$rank"
 	done

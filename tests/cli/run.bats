@@ -177,7 +177,7 @@ assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 3
 }
 
 @test "a rank that hangs is named, and the run continues" {
-	long hung restart.hang_timeout=2 checkpoint.every=20
+	long hung restart.hang_timeout=10 checkpoint.every=20
 	wait_for 60 event hung ckpt
 	kill -STOP "$(agent_pid hung 2)"
 	wait_for 60 event hung restart

@@ -9,7 +9,6 @@ start_store() {
 	until [[ -e $store/port ]]; do kill -0 "$(<"$store/pid")" && sleep 0.01; done
 	export AWS_ENDPOINT_URL_S3=http://127.0.0.1:$(<"$store/port") AWS_EC2_METADATA_DISABLED=true
 	export AWS_ACCESS_KEY_ID=AKIDTEST AWS_SECRET_ACCESS_KEY=SECRETTEST AWS_SESSION_TOKEN=TOKENTEST
-	export MUSTER_S3_STALL_S=1
 }
 
 stop_store() {

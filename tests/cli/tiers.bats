@@ -6,7 +6,7 @@ load ../helpers
 setup_file() {
 	make_data
 	make_tiny_job
-	run_tiny undisturbed job.steps=60 parallel.tp=2 parallel.dp=2
+	run_tiny undisturbed job.steps=200 parallel.tp=2 parallel.dp=2
 }
 
 teardown() {
@@ -25,7 +25,7 @@ start_run() {
 started_at() { event_field "$1" ready step; }
 
 @test "a killed rank: the run goes back to the checkpoint on the node, and ends with the same bits" {
-	start_run killed job.steps=60 parallel.tp=2 parallel.dp=2 restart.backoff=0.1 \
+	start_run killed job.steps=200 parallel.tp=2 parallel.dp=2 restart.backoff=0.1 \
 		checkpoint.local="$BATS_TEST_TMPDIR/local/%N" checkpoint.local_every=2 checkpoint.memory_every=0
 	wait_for 60 checkpoint_reached killed 2 ckpt-local
 	kill_ranks killed 3 0
@@ -33,8 +33,8 @@ started_at() { event_field "$1" ready step; }
 	has_same_bits killed undisturbed
 	[[ $(started_at killed) -gt 0 && $(event_field killed ready from) == "$BATS_TEST_TMPDIR"/local/* ]]
 	# Nothing of an attempt stays, and one checkpoint.
-	[[ $(ls "$BATS_TEST_TMPDIR"/local/*) == $'RUN\nstep-00000060' ]]
-	"$MUSTER" ckpt verify "$BATS_TEST_TMPDIR"/local/*/step-00000060
+	[[ $(ls "$BATS_TEST_TMPDIR"/local/*) == $'RUN\nstep-00000200' ]]
+	"$MUSTER" ckpt verify "$BATS_TEST_TMPDIR"/local/*/step-00000200
 }
 
 @test "the newest step counts, in whichever tier it is; a lost folder of the node costs only its steps" {

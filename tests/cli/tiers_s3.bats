@@ -30,7 +30,7 @@ words=(checkpoint.every=10 checkpoint.remote=s3://bucket/runs/mine checkpoint.re
 }
 
 @test "a store that stops answering: the run ends well and on time, and the next one copies" {
-	"$MUSTER" run "$tiny" job.name=silent job.steps=300 checkpoint.every=0 checkpoint.remote=s3://bucket/runs/silent \
+	"$MUSTER" run "$tiny" job.name=silent job.steps=900 checkpoint.every=0 checkpoint.remote=s3://bucket/runs/silent \
 		checkpoint.remote_wait=1 </dev/null >"$BATS_FILE_TMPDIR/silent.out" 2>&1 3>&- &
 	pid=$!
 	wait_for 60 step_reached silent 1
@@ -40,6 +40,6 @@ words=(checkpoint.every=10 checkpoint.remote=s3://bucket/runs/mine checkpoint.re
 	kill -CONT "$(<"$store/pid")"
 	[[ $rc -eq 0 ]]
 	[[ $(event silent upload-left | wc -l) -eq 1 ]]
-	run_tiny silent job.steps=300 checkpoint.every=0 checkpoint.remote=s3://bucket/runs/silent
-	"$MUSTER" ckpt verify s3://bucket/runs/silent/step-00000300
+	run_tiny silent job.steps=900 checkpoint.every=0 checkpoint.remote=s3://bucket/runs/silent
+	"$MUSTER" ckpt verify s3://bucket/runs/silent/step-00000900
 }

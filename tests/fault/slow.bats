@@ -40,7 +40,7 @@ hold_back() { # process run rank
 		sleep 0.6
 		kill -CONT "$1"
 		sleep 0.2
-		[[ -z $(event_field "$2" slow-rank rank "$3") ]] || return 0
+		! grep -qE "slow +rank $3 on .*its process did not run at all" "$out" || return 0
 	done
 	return 1
 }
@@ -119,7 +119,7 @@ committed() { [[ $(event "$1" ckpt | wc -l) -ge $2 ]]; } # run count
 @test "a folder of checkpoints that becomes slow is named" {
 	local slow=$BATS_FILE_TMPDIR/slow-now
 	cc -shared -fPIC -o "$BATS_FILE_TMPDIR/slow.so" "$BATS_TEST_DIRNAME/slow_writes.c" -ldl || skip "needs a compiler"
-	export LD_PRELOAD=$BATS_FILE_TMPDIR/slow.so SLOW_MS=2000 SLOW_WHILE=$slow
+	export LD_PRELOAD=$BATS_FILE_TMPDIR/slow.so SLOW_MS=4000 SLOW_WHILE=$slow
 	begin folder parallel.dp=2 checkpoint.every=200
 	unset LD_PRELOAD
 	wait_for 120 committed folder 4

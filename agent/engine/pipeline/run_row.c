@@ -197,7 +197,8 @@ static int run_step(struct row_run *w, int at, double origin, struct err *e)
 	return 0;
 }
 
-static void begin_row(struct engine *g, bool backward)
+/* origin: the time now, by clock_s(). */
+static void begin_row(struct engine *g, bool backward, double origin)
 {
 	g->times = (struct engine_times){ 0 };
 	g->tp.seconds = g->cp.seconds = g->ep.seconds = g->pipe.seconds = 0;
@@ -205,7 +206,7 @@ static void begin_row(struct engine *g, bool backward)
 	pipeline_slots_begin(g);
 	if (backward) {
 		g->timeline.n = 0;
-		g->timeline.start = clock_wall_s();
+		g->timeline.start = origin + 1e-9 * (double)clock_wall_offset_ns();
 	}
 }
 
@@ -221,7 +222,7 @@ int pipeline_run_row(struct engine *g, bool backward, const struct engine_batch 
 			     .backward = backward };
 	double origin = clock_s(), waited = param_store_wait_seconds(g->store),
 	       again = model_recompute_s(g->model);
-	begin_row(g, backward);
+	begin_row(g, backward, origin);
 	model_loss_begin(g->model);
 	for (int i = 0; i < row->n; i++)
 		if (run_step(&w, i, origin, e))
