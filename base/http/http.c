@@ -215,6 +215,27 @@ static bool was_sent(const struct curl_library *curl, CURL *c)
 	return bytes > 0;
 }
 
+/*
+ * A Unix socket tells more than TCP. Linux gives ECONNRESET only if the other side closed it with
+ * bytes unread, and a send fails only with bytes that nobody will read. Either way the end of the
+ * request is missing over there.
+ */
+static bool is_unread(const struct http_transfer *t, CURLcode code)
+{
+	long error = 0, status = 0;
+	t->curl->getinfo(t->easy, CURLINFO_OS_ERRNO, &error);
+	t->curl->getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+	return t->r->socket && !status &&
+	       (code == CURLE_SEND_ERROR || (code == CURLE_RECV_ERROR && error == ECONNRESET));
+}
+
+static enum http_reach reach_of(const struct http_transfer *t, CURLcode code)
+{
+	if (is_unread(t, code))
+		return HTTP_UNREAD;
+	return was_sent(t->curl, t->easy) ? HTTP_SENT : HTTP_KEPT;
+}
+
 static int fail(const struct http_transfer *t, CURL *c, CURLcode rc, struct err *e)
 {
 	const struct http_request *r = t->r;
@@ -282,11 +303,11 @@ int http_transfer_open(struct http_transfer *t, const struct http_request *r, st
 	return 0;
 }
 
-int http_transfer_end(struct http_transfer *t, CURLcode code, struct http_answer *out, bool *sent,
-		      struct err *e)
+int http_transfer_end(struct http_transfer *t, CURLcode code, struct http_answer *out,
+		      enum http_reach *reach, struct err *e)
 {
-	if (sent)
-		*sent = was_sent(t->curl, t->easy);
+	if (reach)
+		*reach = reach_of(t, code);
 	if (code || !t->headers_end)
 		return fail(t, t->easy, code ? code : CURLE_PARTIAL_FILE, e);
 	take_status(t->curl, t->easy, &t->answer);
@@ -304,14 +325,15 @@ void http_transfer_close(struct http_transfer *t)
 	http_answer_free(&t->answer);
 }
 
-int http_send(const struct http_request *r, struct http_answer *out, bool *sent, struct err *e)
+int http_send(const struct http_request *r, struct http_answer *out, enum http_reach *reach,
+	      struct err *e)
 {
 	struct http_transfer t;
-	if (sent)
-		*sent = false;
+	if (reach)
+		*reach = HTTP_KEPT;
 	if (http_transfer_open(&t, r, e))
 		return -1;
-	int rc = http_transfer_end(&t, t.curl->perform(t.easy), out, sent, e);
+	int rc = http_transfer_end(&t, t.curl->perform(t.easy), out, reach, e);
 	http_transfer_close(&t);
 	return rc;
 }

@@ -52,6 +52,13 @@ struct http_answer {
 	struct buf body;       /* any bytes, and a NUL behind them */
 };
 
+/* How far a request came. Only after HTTP_SENT may the server have acted on it. */
+enum http_reach {
+	HTTP_KEPT,   /* no byte of it has left this host */
+	HTTP_UNREAD, /* the server closed the connection before it had read all of it */
+	HTTP_SENT,
+};
+
 /*
  * Sends the request. 0: the server has answered, with any status; free the answer with
  * http_answer_free(). An error names the server and the cause:
@@ -65,10 +72,10 @@ struct http_answer {
  *     ERR_AUTH      the server's certificate is not valid for its name, or not trusted
  *     ERR_PROTO     the answer is not HTTP, or longer than `most`
  *
- * *sent, if not NULL, is whether the server may have acted on the request: false after an error
- * means that no byte of the request has left this host.
+ * *reach, if not NULL, is how far the request came.
  */
-int http_send(const struct http_request *r, struct http_answer *out, bool *sent, struct err *e);
+int http_send(const struct http_request *r, struct http_answer *out, enum http_reach *reach,
+	      struct err *e);
 void http_answer_free(struct http_answer *a);
 /* Copies the value of the header to `out` of n bytes. False and "": there is none, or it is longer.
  */

@@ -19,8 +19,8 @@ struct http_transfer {
 /* libcurl keeps pointers into *t, which must not move until it is closed. */
 int http_transfer_open(struct http_transfer *t, const struct http_request *r, struct err *e);
 /* Turns libcurl's result into ours, as http_send. */
-int http_transfer_end(struct http_transfer *t, CURLcode code, struct http_answer *out, bool *sent,
-		      struct err *e);
+int http_transfer_end(struct http_transfer *t, CURLcode code, struct http_answer *out,
+		      enum http_reach *reach, struct err *e);
 void http_transfer_close(struct http_transfer *t);
 
 #endif

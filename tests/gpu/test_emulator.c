@@ -15,6 +15,7 @@
 
 #include "tests/gpu/doubles/runtime.h"
 #include "tests/gpu/emulator/scenes.h"
+#include "tests/unit/patience.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -22,7 +22,7 @@ submit_program() {
 	cat >"$BATS_FILE_TMPDIR/$name.ini" <<-INI
 		[job]
 		run_dir = $BATS_FILE_TMPDIR
-		program = python3 $top/tests/slurm/elastic_program.py 1200 $BATS_FILE_TMPDIR/state-$name
+		program = python3 $top/tests/slurm/elastic_program.py 800 $BATS_FILE_TMPDIR/state-$name
 		[slurm]
 		cpus_per_task = 1
 		gpus_per_node = 2
@@ -40,7 +40,7 @@ worlds() { output_of "$1" | grep -oP "rank \d+ of \K\d+(?= continues from step .
 # is_done RUN WORLD: the job has ended well, all tasks of the last world ended after the last step, and nothing is left.
 is_done() {
 	ends_with 0 || return 1
-	[[ $(output_of "$1" | grep -c "of $2 ends after step 1200") -eq $2 ]] || { output_of "$1" | tail -n 30; return 1; }
+	[[ $(output_of "$1" | grep -c "of $2 ends after step 800") -eq $2 ]] || { output_of "$1" | tail -n 30; return 1; }
 	wait_for 60 no_agent
 	[[ -z $(processes elastic_program.py) ]]
 }

@@ -11,7 +11,7 @@
 #define TOTAL_S   60.0
 
 /* A description of 10,000 nodes takes some 30 MB. */
-enum { ANSWER_MAX = 128 << 20, ERRORS_SHOWN = 8 };
+enum { ANSWER_MAX = 128 << 20, ERRORS_SHOWN = 8, TRIES = 3 };
 
 #define NEW_TOKEN \
 	"get a new token with `scontrol token`, and put it into SLURM_JWT or " \
@@ -138,7 +138,7 @@ static int read_answer(const struct slurm_rest *r, const struct rest_call *c, co
 }
 
 static int send_call(struct slurm_rest *r, const struct rest_call *c, const char *path,
-		     struct http_answer *out, bool *sent, struct err *e)
+		     struct http_answer *out, enum http_reach *reach, struct err *e)
 {
 	char url[sizeof r->url + 300];
 	char *body = c->body ? json_dumps(c->body, JSON_COMPACT) : NULL;
@@ -163,9 +163,39 @@ static int send_call(struct slurm_rest *r, const struct rest_call *c, const char
 		.total_s = r->total_s > 0 ? r->total_s : TOTAL_S,
 		.most = ANSWER_MAX,
 	};
-	int rc = http_send(&request, out, sent, e);
+	int rc = http_send(&request, out, reach, e);
 	free(body);
 	return rc ? err_prefix(e, "Slurm's REST interface") : 0;
+}
+
+/* What the server may have acted on is sent again only if it changes nothing: no job is submitted
+ * twice. */
+static bool may_repeat(const struct rest_call *c, enum http_reach reach, const struct err *e)
+{
+	if (e->code != ERR_NET)
+		return false;
+	return reach == HTTP_UNREAD || (reach == HTTP_SENT && !strcmp(c->method, "GET"));
+}
+
+/*
+ * slurmrestd (22.05) polls descriptors that another thread of it may have closed. On a busy host
+ * the number belongs to the next connection by then, and slurmrestd takes that one for broken and
+ * closes it, whatever has come over it.
+ */
+static int send_until_read(struct slurm_rest *r, const struct rest_call *c, const char *path,
+			   struct http_answer *out, bool *sent, struct err *e)
+{
+	for (int tries = 1;; tries++) {
+		enum http_reach reach = HTTP_KEPT;
+		struct err why = ERR_INIT;
+		int rc = send_call(r, c, path, out, &reach, &why);
+		if (sent)
+			*sent = reach == HTTP_SENT;
+		if (!rc)
+			return 0;
+		if (tries == TRIES || !may_repeat(c, reach, &why))
+			return err_set(e, why.code, "%s", why.text);
+	}
 }
 
 int slurm_rest_call(struct slurm_rest *r, const struct rest_call *c, json_t **answer, bool *sent,
@@ -177,7 +207,7 @@ int slurm_rest_call(struct slurm_rest *r, const struct rest_call *c, json_t **an
 		snprintf(path, sizeof path, "%s", c->path);
 	else
 		snprintf(path, sizeof path, "/slurm/v0.0.%d/%s", r->version, c->path);
-	if (send_call(r, c, path, &a, sent, e))
+	if (send_until_read(r, c, path, &a, sent, e))
 		return -1;
 	int rc = read_answer(r, c, path, &a, answer, e);
 	http_answer_free(&a);

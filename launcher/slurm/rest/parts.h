@@ -47,7 +47,8 @@ struct rest_call {
 };
 
 /* The answer is a JSON object, which the caller frees. ERR_NOTFOUND: the server does not know this
- * path. *sent: as of http_send(); may be NULL. */
+ * path. A request is sent again, at most twice, if the connection broke and that is harmless.
+ * *sent: whether the server may have acted on it; may be NULL. */
 int slurm_rest_call(struct slurm_rest *r, const struct rest_call *c, json_t **answer, bool *sent,
 		    struct err *e);
 /* Appends what the list `name` of an answer says, "errors" or "warnings", for people. */

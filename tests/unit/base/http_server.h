@@ -16,7 +16,8 @@ struct http_server {
 	/* request: its headers and body as text */
 	void (*answer)(void *arg, int fd, const char *request);
 	void *arg;
-	atomic_int requests;
+	atomic_int requests; /* that were read */
+	atomic_int unread; /* so many of the next connections are closed with the request unread */
 	/* set by http_server_start() */
 	int listener;
 	char url[64];

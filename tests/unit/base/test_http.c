@@ -80,7 +80,7 @@ static void test_answer(void **state)
 					       { "X-Name", "me", false } };
 	struct http_answer a;
 	struct err e = ERR_INIT;
-	bool sent = false;
+	enum http_reach reach = HTTP_KEPT;
 	start(write_raw, "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: "
 			 "4\r\n\r\nnone");
 	struct http_request r = request_to(server.url);
@@ -89,8 +89,8 @@ static void test_answer(void **state)
 	r.n_headers = 2;
 	r.body = "{\"a\": 1}";
 	r.content_type = "application/json";
-	assert_int_equal(http_send(&r, &a, &sent, &e), 0);
-	assert_true(sent);
+	assert_int_equal(http_send(&r, &a, &reach, &e), 0);
+	assert_int_equal(reach, HTTP_SENT);
 	assert_int_equal(a.status, 404);
 	assert_string_equal(a.content_type, "text/plain");
 	assert_string_equal(buf_str(&a.body), "none");
@@ -205,11 +205,11 @@ static void test_no_server(void **state)
 	http_server_stop(&server);
 	struct http_answer a;
 	struct err e = ERR_INIT;
-	bool sent = true;
+	enum http_reach reach = HTTP_SENT;
 	struct http_request r = request_to(server.url);
-	assert_int_equal(http_send(&r, &a, &sent, &e), -1);
+	assert_int_equal(http_send(&r, &a, &reach, &e), -1);
 	assert_int_equal(e.code, ERR_NET);
-	assert_false(sent);
+	assert_int_equal(reach, HTTP_KEPT);
 	expect_failure(request_to("http://name.invalid/"), ERR_NOTFOUND, "unknown");
 }
 
@@ -257,6 +257,49 @@ static void test_socket(void **state)
 	rmdir(folder);
 }
 
+/* Sends a body of n bytes to a Unix socket, and returns how far it came. */
+static enum http_reach reach_of_body(const char *path, size_t n)
+{
+	struct http_answer a;
+	struct err e = ERR_INIT;
+	enum http_reach reach = HTTP_KEPT;
+	struct http_request r = request_to("http://localhost/a");
+	char *body = malloc(n + 1);
+	assert_non_null(body);
+	memset(body, 'x', n);
+	body[n] = '\0';
+	r.socket = path;
+	r.method = "POST";
+	r.body = body;
+	r.content_type = "text/plain";
+	assert_int_equal(http_send(&r, &a, &reach, &e), -1);
+	assert_int_equal(e.code, ERR_NET);
+	assert_non_null(strstr(e.text, "the connection broke"));
+	free(body);
+	return reach;
+}
+
+static void test_unread_requests(void **state)
+{
+	(void)state;
+	static const size_t sizes[] = { 1, 1 << 22 }; /* the second fills the socket */
+	char folder[] = "/tmp/http.XXXXXX", path[64];
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof path, "%s/s", folder);
+	server.answer = write_raw;
+	/* The request was read, and its answer is cut. */
+	server.arg = (void *)(uintptr_t) "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut";
+	http_server_start(&server, path);
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		server.unread = 1;
+		assert_int_equal(reach_of_body(path, sizes[i]), HTTP_UNREAD);
+	}
+	assert_int_equal(server.requests, 0);
+	assert_int_equal(reach_of_body(path, 1), HTTP_SENT);
+	http_server_stop(&server);
+	rmdir(folder);
+}
+
 static void test_tls_needs_tls(void **state)
 {
 	(void)state;
@@ -280,6 +323,7 @@ int main(void)
 		cmocka_unit_test(test_no_server),
 		cmocka_unit_test(test_bad_requests),
 		cmocka_unit_test(test_socket),
+		cmocka_unit_test(test_unread_requests),
 		cmocka_unit_test(test_tls_needs_tls),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

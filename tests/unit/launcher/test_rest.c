@@ -403,6 +403,72 @@ static void test_submissions(void **state)
 	submit(NULL, 0.3, -1, ERR_TIMEOUT, "look there before you submit again");
 }
 
+/* --- Connections that break --- */
+
+static int show_job(struct slurm_rest *r, struct err *e)
+{
+	struct queue_job job;
+	return slurm_rest_show(r, "7", &job, e);
+}
+
+static int cancel_job(struct slurm_rest *r, struct err *e)
+{
+	return slurm_rest_cancel(r, "7", 0, e);
+}
+
+static int submit_job(struct slurm_rest *r, struct err *e)
+{
+	char id[LAUNCH_JOB_ID] = "";
+	struct buf notes = BUF_INIT;
+	int rc = slurm_rest_submit(r, script, NULL, id, &notes, e);
+	buf_fini(&notes);
+	return rc;
+}
+
+/* clang-format off */
+static const struct {
+	const char *name;
+	int (*call)(struct slurm_rest *r, struct err *e);
+	const char *answer;
+	int unread, rc, requests; /* connections closed at first; what the call returns; requests read */
+} breaks[] = {
+	{ "GET, unread once",      show_job,   OK "{\"jobs\": [{\"job_id\": 7, \"job_state\": \"RUNNING\"}]}", 1, 0, 1 },
+	{ "GET, unread twice",     show_job,   OK "{\"jobs\": [{\"job_id\": 7, \"job_state\": \"RUNNING\"}]}", 2, 0, 1 },
+	{ "GET, unread always",    show_job,   OK "{}", 3, -1, 0 },
+	{ "GET, read",             show_job,   "", 0, -1, 3 },
+	{ "POST, unread twice",    submit_job, OK "{\"job_id\": 77}", 2, 0, 1 },
+	{ "POST, unread always",   submit_job, OK "{}", 3, -1, 0 },
+	{ "POST, read",            submit_job, "", 0, -1, 1 },
+	{ "POST, unread and read", submit_job, "", 1, -1, 1 },
+	{ "POST, a cut answer",    submit_job, "HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{", 0, -1, 1 },
+	{ "DELETE, unread once",   cancel_job, OK "{}", 1, 0, 1 },
+	{ "DELETE, read",          cancel_job, "", 0, -1, 1 },
+};
+/* clang-format on */
+
+static void test_broken_connections(void **state)
+{
+	(void)state;
+	struct slurm_rest *r = open_well();
+	for (size_t i = 0; i < sizeof breaks / sizeof *breaks; i++) {
+		struct err e = ERR_INIT;
+		answer = breaks[i].answer;
+		server.unread = breaks[i].unread;
+		server.requests = 0;
+		int rc = breaks[i].call(r, &e);
+		if (rc != breaks[i].rc || server.requests != breaks[i].requests || server.unread)
+			fail_msg("%s: %d after %d requests: %s", breaks[i].name, rc,
+				 server.requests, e.text);
+		if (rc)
+			assert_int_equal(e.code, ERR_NET);
+		/* It is only said of a job that may be in the queue. */
+		if (rc && breaks[i].call == submit_job)
+			assert_int_equal(strstr(e.text, "look there before you submit") != NULL,
+					 breaks[i].requests > 0);
+	}
+	slurm_rest_close(r);
+}
+
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
@@ -421,6 +487,7 @@ int main(void)
 		WITH_SERVER(test_jobs_of_each_form),
 		WITH_SERVER(test_orders),
 		WITH_SERVER(test_submissions),
+		WITH_SERVER(test_broken_connections),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	rmdir(folder);
