@@ -212,7 +212,7 @@ void notify_outlet_close(struct outlet *o, double until, struct notify_result *o
 	if (!o->ended) {
 		cut(o);
 		wait_for_end(o, clock_s() + cut_s);
-		if (!o->ended && !*o->why)
+		if (!*o->why && o->lost + o->n + o->busy)
 			snprintf(o->why, sizeof o->why, "it has not answered in time");
 	}
 	out->lost += o->lost + o->n + o->busy;

@@ -1,14 +1,12 @@
 #include "launcher/slurm/reach.h"
 
+#include "launcher/slurm/limit.h"
+
 #include <netdb.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The limit is counted in slices, each by a turn of the loop: if this process itself did not run for
- * seconds, only one slice is over, and what has arrived meanwhile is seen. */
-enum { SLICE_MS = 50 };
 
 /* One host. Its addresses are tried one after the other until one connects. */
 struct attempt {
@@ -25,11 +23,10 @@ struct attempt {
 
 struct reach {
 	uv_loop_t *loop;
-	uv_timer_t timer;
+	struct slurm_limit limit;
 	struct attempt *attempts;
 	enum reach_result *results;
 	int n, left; /* attempts without a result */
-	int slices;  /* of the limit, which are left */
 	int held;    /* lookups and handles that still refer to this memory */
 	bool ended;
 	void (*done)(void *arg, const enum reach_result *results);
@@ -47,9 +44,9 @@ static void release(struct reach *r)
 	free(r);
 }
 
-static void on_timer_closed(uv_handle_t *h)
+static void on_limit_closed(void *arg)
 {
-	release(h->data);
+	release(arg);
 }
 
 static void on_tcp_closed(uv_handle_t *h);
@@ -65,26 +62,15 @@ static void end_reach(struct reach *r)
 		if (a->open && !uv_is_closing((uv_handle_t *)&a->tcp))
 			uv_close((uv_handle_t *)&a->tcp, on_tcp_closed);
 	}
-	uv_close((uv_handle_t *)&r->timer, on_timer_closed);
+	slurm_limit_close(&r->limit, on_limit_closed, r);
 }
 
-static void report_results(struct reach *r)
+static void report_results(void *arg)
 {
+	struct reach *r = arg;
 	r->done(r->arg, r->results);
 	if (!r->ended)
 		end_reach(r);
-}
-
-static void on_end(uv_timer_t *t)
-{
-	report_results(t->data);
-}
-
-static void on_slice(uv_timer_t *t)
-{
-	struct reach *r = t->data;
-	if (--r->slices <= 0)
-		report_results(r);
 }
 
 static void end_attempt(struct attempt *a, enum reach_result result)
@@ -92,9 +78,9 @@ static void end_attempt(struct attempt *a, enum reach_result result)
 	struct reach *r = a->r;
 	a->over = true;
 	r->results[a->index] = result;
-	/* The timer calls `done`, so that it is never called within slurm_reach_start(). */
+	/* The limit calls `done`, so that it is never called within slurm_reach_start(). */
 	if (!--r->left && !r->ended)
-		uv_timer_start(&r->timer, on_end, 0, 0);
+		slurm_limit_start(&r->limit, 0, report_results, r);
 }
 
 static void try_next_address(struct attempt *a);
@@ -180,14 +166,11 @@ int slurm_reach_start(uv_loop_t *loop, const struct reach_target *targets, int n
 			     .results = results,
 			     .n = n,
 			     .left = n,
-			     .slices = n ? limit_ms / SLICE_MS : 0,
 			     .held = 1,
 			     .done = done,
 			     .arg = arg };
-	uv_timer_init(loop, &r->timer);
-	r->timer.data = r;
-	uv_update_time(loop); /* the limit counts from now */
-	uv_timer_start(&r->timer, on_slice, n ? SLICE_MS : 0, SLICE_MS);
+	slurm_limit_init(&r->limit, loop);
+	slurm_limit_start(&r->limit, n ? limit_ms : 0, report_results, r);
 	for (int i = 0; i < n; i++) {
 		attempts[i] = (struct attempt){ .r = r, .index = i };
 		start_attempt(&attempts[i], &targets[i]);

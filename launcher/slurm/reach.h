@@ -25,9 +25,9 @@ struct reach_target {
 
 struct reach;
 
-/* `done` is called once, on the loop, after at most limit_ms (of time in which the loop runs), with
- * the n results in the order of the targets; they are valid during the call. n may be 0. The reach is
- * freed after it. */
+/* `done` is called once, on the loop, with the n results in the order of the targets; they are
+ * valid during the call. It is called after at most limit_ms, which count only while the loop runs
+ * (limit.h). n may be 0. The reach is freed after it. */
 int slurm_reach_start(uv_loop_t *loop, const struct reach_target *targets, int n, int limit_ms,
 		      void (*done)(void *arg, const enum reach_result *results), void *arg,
 		      struct reach **out, struct err *e);

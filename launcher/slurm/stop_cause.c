@@ -1,6 +1,7 @@
 #include "launcher/slurm/stop_cause.h"
 
 #include "launcher/child.h"
+#include "launcher/slurm/limit.h"
 #include "launcher/slurm/slurm.h"
 
 #include <signal.h>
@@ -9,13 +10,12 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* The time for an answer is counted in slices (reach.c). */
-enum { ANSWER_MS = 5000, SLICE_MS = 100, ATTEMPTS = 3, AT_ONCE_S = 5 };
+enum { ANSWER_MS = 5000, ATTEMPTS = 3, AT_ONCE_S = 5 };
 
 struct stop_query {
 	uv_loop_t *loop;
-	uv_timer_t timer;
-	int attempts, slices; /* slices: of the time for an answer, which are left */
+	struct slurm_limit limit;
+	int attempts;
 	struct child *scontrol;
 	int64_t signal_before;
 	void (*done)(void *arg, const struct stop_answer *a);
@@ -41,11 +41,6 @@ enum stop_cause slurm_stop_cause_of(const struct job_record *r, time_t now, int 
 	return preempted_now || !strcmp(r->state, "PREEMPTED") ? STOP_PREEMPTED : STOP_CANCELLED;
 }
 
-static void on_timer_closed(uv_handle_t *h)
-{
-	free(h->data);
-}
-
 void slurm_stop_query_end(struct stop_query *q)
 {
 	if (q->scontrol) {
@@ -53,7 +48,7 @@ void slurm_stop_query_end(struct stop_query *q)
 		launcher_child_forget(q->scontrol);
 	}
 	q->scontrol = NULL;
-	uv_close((uv_handle_t *)&q->timer, on_timer_closed);
+	slurm_limit_close(&q->limit, free, q);
 }
 
 static void report(struct stop_query *q, const struct stop_answer *a)
@@ -62,15 +57,12 @@ static void report(struct stop_query *q, const struct stop_answer *a)
 	slurm_stop_query_end(q);
 }
 
-static void on_slice(uv_timer_t *t)
+static void on_late(void *arg)
 {
-	struct stop_query *q = t->data;
-	if (--q->slices > 0)
-		return;
 	struct stop_answer a = { .left = -1 };
 	snprintf(a.why, sizeof a.why, "scontrol: no answer from slurmctld within %d s",
 		 ANSWER_MS / 1000);
-	report(q, &a);
+	report(arg, &a);
 }
 
 static int own_restarts(void)
@@ -131,19 +123,15 @@ int slurm_stop_query(uv_loop_t *loop, const struct job *job,
 	if (!q)
 		return id ? err_set(e, ERR_NOMEM, "no memory to ask Slurm why the job stops")
 			  : err_set(e, ERR_NOTFOUND, "SLURM_JOB_ID is not set");
-	*q = (struct stop_query){ .loop = loop,
-				  .slices = ANSWER_MS / SLICE_MS,
-				  .signal_before = job->slurm.signal_before,
-				  .done = done,
-				  .arg = arg };
+	*q = (struct stop_query){
+		.loop = loop, .signal_before = job->slurm.signal_before, .done = done, .arg = arg
+	};
 	if (start_scontrol(q, e)) {
 		free(q);
 		return -1;
 	}
-	uv_timer_init(loop, &q->timer);
-	q->timer.data = q;
-	uv_update_time(loop); /* the limit counts from now */
-	uv_timer_start(&q->timer, on_slice, SLICE_MS, SLICE_MS);
+	slurm_limit_init(&q->limit, loop);
+	slurm_limit_start(&q->limit, ANSWER_MS, on_late, q);
 	*out = q;
 	return 0;
 }

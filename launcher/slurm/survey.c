@@ -21,6 +21,7 @@
 #include "base/buf.h"
 #include "launcher/child.h"
 #include "launcher/slurm/job_record.h"
+#include "launcher/slurm/limit.h"
 #include "launcher/slurm/reach.h"
 #include "launcher/slurm/slurm.h"
 
@@ -30,8 +31,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* The time for an answer is counted in slices, as that of a connection (reach.c). */
-enum { ANSWER_MS = 3000, SLICE_MS = 100, REACH_MS = 1000, NODES_PER_QUERY = 512 };
+enum { ANSWER_MS = 3000, REACH_MS = 1000, NODES_PER_QUERY = 512 };
 
 /* What is known of a node. */
 struct known {
@@ -46,8 +46,7 @@ struct known {
 
 struct surveying {
 	uv_loop_t *loop;
-	uv_timer_t timer;
-	int slices; /* of the time for an answer, which are left */
+	struct slurm_limit limit; /* for the controller's answers */
 	void (*done)(void *arg, const struct survey *s);
 	void *arg;
 	struct known *nodes;
@@ -68,16 +67,12 @@ static struct {
 	int n;
 } earlier;
 
-static void free_survey(struct surveying *v)
+static void free_survey(void *arg)
 {
+	struct surveying *v = arg;
 	free(v->nodes);
 	free(v->targets);
 	free(v);
-}
-
-static void on_timer_closed(uv_handle_t *h)
-{
-	free_survey(h->data);
 }
 
 static void drop_child(struct child **c)
@@ -96,7 +91,7 @@ void slurm_survey_stop(struct surveying *v)
 	if (v->reach)
 		slurm_reach_stop(v->reach);
 	v->reach = NULL;
-	uv_close((uv_handle_t *)&v->timer, on_timer_closed);
+	slurm_limit_close(&v->limit, free_survey, v);
 }
 
 static void remember_addresses(const struct surveying *v)
@@ -140,7 +135,7 @@ static void report_survey(struct surveying *v)
 	}
 	v->done(v->arg, &s);
 	free(states);
-	uv_close((uv_handle_t *)&v->timer, on_timer_closed);
+	slurm_limit_close(&v->limit, free_survey, v);
 }
 
 /* --- Connections to suspects --- */
@@ -177,7 +172,7 @@ static void reach_suspects(struct surveying *v)
 {
 	struct reach_target *targets = calloc((size_t)v->n + 1, sizeof *targets);
 	v->targets = calloc((size_t)v->n + 1, sizeof *v->targets);
-	uv_timer_stop(&v->timer);
+	slurm_limit_stop(&v->limit);
 	for (int i = 0; targets && v->targets && i < v->n; i++) {
 		struct known *k = &v->nodes[i];
 		if (!k->suspect || (k->state != NODE_UP && k->state != NODE_UNREACHABLE &&
@@ -208,11 +203,9 @@ static void continue_if_answered(struct surveying *v)
 	reach_suspects(v);
 }
 
-static void on_slice(uv_timer_t *t)
+static void on_answer_late(void *arg)
 {
-	struct surveying *v = t->data;
-	if (--v->slices > 0)
-		return;
+	struct surveying *v = arg;
 	snprintf(v->why, sizeof v->why, "scontrol: no answer from slurmctld within %d s",
 		 ANSWER_MS / 1000);
 	drop_child(&v->job_query);
@@ -357,25 +350,18 @@ int slurm_survey(uv_loop_t *loop, const struct survey_request *r,
 		free(nodes);
 		return err_set(e, ERR_NOMEM, "no memory to survey %d nodes", n);
 	}
-	*v = (struct surveying){ .loop = loop,
-				 .slices = ANSWER_MS / SLICE_MS,
-				 .done = done,
-				 .arg = arg,
-				 .nodes = nodes,
-				 .n = n };
+	*v = (struct surveying){ .loop = loop, .done = done, .arg = arg, .nodes = nodes, .n = n };
 	for (int i = 0; i < n; i++) {
 		snprintf(nodes[i].name, sizeof nodes[i].name, "%s", r->cluster->nodes[i].name);
 		nodes[i].state = NODE_UNKNOWN;
 		nodes[i].suspect = r->suspects && r->suspects[i];
 	}
-	uv_timer_init(loop, &v->timer);
-	v->timer.data = v;
+	slurm_limit_init(&v->limit, loop);
 	if (ask_job(v, job, e) || ask_nodes(v, e)) {
 		slurm_survey_stop(v);
 		return -1;
 	}
-	uv_update_time(loop); /* the limit counts from now */
-	uv_timer_start(&v->timer, on_slice, SLICE_MS, SLICE_MS);
+	slurm_limit_start(&v->limit, ANSWER_MS, on_answer_late, v);
 	*out = v;
 	return 0;
 }

@@ -153,9 +153,10 @@ static void queue_if_missing(struct supervisor *s)
 	char id[LAUNCH_JOB_ID];
 	struct err e = ERR_INIT;
 	int own = read_own(s, &all, &e);
-	if (own < 0) { /* `muster submit` may not have recorded this job yet */
-		warn_once(s, e.text);
+	if (own < 0 && s->chain.looks++ < RECORD_LOOKS) { /* `muster submit` may record it soon */
 		s->chain.again = supervise_now(s) + RECORD_AGAIN_S;
+	} else if (own < 0) {
+		warn_once(s, e.text);
 	} else if (supervise_chain_next(s, id)) {
 		s->chain.settled = true; /* an earlier start of this job has queued it */
 	} else if (count_futile(&all, own, s->resumed) >= CHAIN_FUTILE) {

@@ -30,7 +30,8 @@ struct queueing;
 enum {
 	CHAIN_FUTILE = 3,
 	CHAIN_AGAIN_S = 60, /* until another attempt to queue a job */
-	RECORD_AGAIN_S = 1, /* until another look for this job's own record */
+	RECORD_AGAIN_S = 1, /* until another look for this job's record, so often: */
+	RECORD_LOOKS = 30,
 };
 
 struct chain_state {
@@ -39,6 +40,7 @@ struct chain_state {
 	bool warned;               /* that the next job cannot be queued */
 	int submission;            /* of this job */
 	double again;              /* the next attempt is not before this time */
+	int looks;                 /* for this job's record, in vain */
 };
 
 /* While it trains: queues the next job if that is due. */

@@ -32,6 +32,8 @@ static enum answer ask_rank(struct comm *c, int rank, int64_t until, int *waits_
 {
 	struct world *w = c->world;
 	struct oob_peer *p = &w->oob_peers[rank];
+	if (!w->peers[rank].address)
+		return ANSWER_NONE; /* the hosts have not met yet: it can be named, not asked */
 	uint32_t turn = comm_oob_ask(w, rank, c->id);
 	for (bool time = true; !is_decided(w); time = wait_for_news(w, until)) {
 		if (p->state == OOB_GONE)
@@ -67,8 +69,6 @@ static int follow_waits(struct comm *c, int64_t until, enum answer *last)
 		if (*last != ANSWER_WAITS || next == c->world->rank || next == who)
 			break;
 		who = next;
-		if (!c->world->peers[who].address)
-			break; /* the hosts have not met yet: it can be named, not asked */
 	}
 	return who;
 }

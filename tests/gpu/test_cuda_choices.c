@@ -146,7 +146,7 @@ static void the_runs_of_a_measurement_are_bounded(void **state)
 	(void)state;
 	const int close = 3; /* 7, 9; not 10 us */
 	int runs = 0;
-	/* A host that does not run for half a second holds no turns, so it gets other chances. */
+	/* If this process stands still for half a second, no turn begins; then measure again. */
 	for (int i = 0; i < 10 && runs <= 2 * BLAS_ALGORITHMS + 1; i++) {
 		struct scene s = open_scene(CHOICES_MEASURED);
 		const int before = double_blas.runs;

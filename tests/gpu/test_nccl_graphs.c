@@ -520,7 +520,7 @@ static int abort_launch(struct comm *world, struct scene *s, enum taker device)
 	comm_abort(world, "enough");
 	if (device == TAKES_IT) {
 		usleep(LOOKS);
-		/* The double ends the process if a communicator of the graph has ended, which it may do
+		/* The double ends the process if a communicator of the graph has ended, as it may
 		 * if this process did not run for seconds. */
 		if (clock_ns() - since < LAUNCH_S * INT64_C(1000000000))
 			cudaGraphLaunch(s->exec, s->stream);

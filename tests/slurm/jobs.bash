@@ -107,10 +107,10 @@ host_processes() { # node
 	processes . "$1"
 }
 
-# Kills all of a node by one command, in the order in which nothing of it reports the end of another part. It must not be stopped first:
-# when the parent of a stopped process dies, the kernel sends SIGHUP and SIGCONT, and srun would end its step. So would the child of srun
-# that outlives it; it has the higher pid. slurmd ends before all others, whom nobody tells: until then the node could be reached, as no
-# dead node can. Sets $killed to the time, and adds the node to $killed_hosts.
+# Kills all of a node. First slurmd, until its port refuses connections: no dead node can be reached. Then the others by one command, in the
+# order in which nothing of it reports the end of another part. They must not be stopped first: when the parent of a stopped process dies,
+# the kernel sends SIGHUP and SIGCONT, and srun would end its step. So would the child of srun that outlives it; it has the higher pid.
+# Sets $killed to the time, and adds the node to $killed_hosts.
 kill_host() { # node
 	local pids port
 	port=$(sed -nE "s/^NodeName=$1 .* Port=([0-9]+) .*/\1/p" "$SLURM_CONF")

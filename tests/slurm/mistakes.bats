@@ -141,10 +141,15 @@ refused() { # status
 	[[ $status -eq 0 ]]
 	[[ $output == *"muster: warning: partition short is down, so the job waits"* ]]
 	end_jobs
-	kill -STOP $(daemons_of n4) # a slurmd that registers brings its node back
-	scontrol update NodeName=n4 State=DOWN Reason=test
+	local daemons
+	daemons=$(daemons_of n4)
+	# shellcheck disable=SC2086 # a list of pids
+	kill -STOP $daemons # a slurmd that registers brings its node back
+	# shellcheck disable=SC2086
+	scontrol update NodeName=n4 State=DOWN Reason=test || { kill -CONT $daemons; return 1; }
 	run "$MUSTER" submit "$tiny" job.name=warned slurm.nodes=4 parallel.dp=4
-	kill -CONT $(daemons_of n4)
+	# shellcheck disable=SC2086
+	kill -CONT $daemons
 	scontrol update NodeName=n4 State=RESUME || true # it is up again if its slurmd has registered meanwhile
 	echo "$output"
 	[[ $status -eq 0 ]]

@@ -182,8 +182,8 @@ static bool may_repeat(const struct rest_call *c, enum http_reach reach, const s
  * the number belongs to the next connection by then, and slurmrestd takes that one for broken and
  * closes it, whatever has come over it.
  */
-static int send_until_read(struct slurm_rest *r, const struct rest_call *c, const char *path,
-			   struct http_answer *out, bool *sent, struct err *e)
+static int send_again_if_harmless(struct slurm_rest *r, const struct rest_call *c, const char *path,
+				  struct http_answer *out, bool *sent, struct err *e)
 {
 	for (int tries = 1;; tries++) {
 		enum http_reach reach = HTTP_KEPT;
@@ -207,7 +207,7 @@ int slurm_rest_call(struct slurm_rest *r, const struct rest_call *c, json_t **an
 		snprintf(path, sizeof path, "%s", c->path);
 	else
 		snprintf(path, sizeof path, "/slurm/v0.0.%d/%s", r->version, c->path);
-	if (send_until_read(r, c, path, &a, sent, e))
+	if (send_again_if_harmless(r, c, path, &a, sent, e))
 		return -1;
 	int rc = read_answer(r, c, path, &a, answer, e);
 	http_answer_free(&a);

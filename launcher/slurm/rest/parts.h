@@ -26,7 +26,7 @@ struct slurm_rest {
 	char user[REST_USER];
 	char token[REST_TOKEN];
 	int version;    /* 0: not yet asked */
-	double total_s; /* for a request; 0: the default. For tests */
+	double total_s; /* for one try of a request; 0: the default. For tests */
 };
 
 /* --- connect.c --- */

@@ -200,6 +200,9 @@ static bool is_busy(const struct CUstream_st *s, bool with_default)
 void double_drain_device(bool with_default)
 {
 	struct CUstream_st *s;
+	for (s = &double_streams; s; s = s->next)
+		if (s->device == double_device() || (with_default && s == &double_streams))
+			s->awaited = s->queued;
 	do {
 		for (s = &double_streams; s && !is_busy(s, with_default);)
 			s = s->next;

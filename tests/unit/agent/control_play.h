@@ -67,8 +67,8 @@ static inline int agent_main(struct stage *s, scenario *play)
 		fprintf(stderr, "%s\n", e.text);
 		return 1;
 	}
-	/* When the supervisor hangs up, an agent ends by itself, however late it gets a core. One that is stuck
-	 * sets less. */
+	/* When the supervisor hangs up, an agent ends by itself, however late it gets a core. A
+	 * test of a stuck agent sets a shorter time. */
 	agent_control_allow_to_leave(c, PATIENT_WAIT_S);
 	int rc = play(s, c, welcome);
 	agent_control_close(c);

@@ -213,7 +213,8 @@ static void stop_rank(struct supervisor *v)
 	end_agent(v);
 }
 
-/* The other one relies on the first one from here on, and does so for minutes, however late either gets a core. */
+/* The other one relies on the first one from here on, and does so for minutes, however late either
+ * gets a core. */
 static void start_node_that_waits(void)
 {
 	char secret[AUTH_SECRET_HEX];

@@ -16,8 +16,8 @@
 
 enum { BIG = 5 * S3_PART / 2 + 12345, CHUNK = 1 << 20 };
 
-static struct s3_client *client,
-	*hasty; /* hasty: sends a request again that is not answered for a second */
+static struct s3_client *client;
+static struct s3_client *hasty; /* it sends a request again that is not answered for a second */
 static char *data;
 static int number;
 
@@ -147,9 +147,10 @@ static void failures_on_the_way_are_mended(void **state)
 		s3_double_plan(plans[i]);
 		if (strstr(plans[i], " late "))
 			client = hasty;
-		if (upload(&at, BIG, &e) || download(&at, BIG, CHUNK, &e))
-			fail_msg("%s: %s", plans[i], e.text);
+		int rc = upload(&at, BIG, &e) || download(&at, BIG, CHUNK, &e);
 		client = other;
+		if (rc)
+			fail_msg("%s: %s", plans[i], e.text);
 	}
 }
 
@@ -273,8 +274,8 @@ int main(void)
 		cmocka_unit_test(lists_have_pages_and_what_they_name_is_removed),
 	};
 	setenv("S3_DOUBLE_PAGE", "10", 1);
-	setenv("MUSTER_S3_STALL_S", "300",
-	       1); /* requests are counted: none may be sent again for its slowness */
+	/* Requests are counted, so none may be sent again because it is slow. */
+	setenv("MUSTER_S3_STALL_S", "300", 1);
 	setenv("AWS_MAX_ATTEMPTS", "5", 1);
 	if (!s3_double_start()) {
 		printf("skipped: there is no python3\n");

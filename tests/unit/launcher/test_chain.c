@@ -86,6 +86,33 @@ static void without_the_key_no_job_is_queued(void **state)
 	assert_int_equal(slurm.queued, 0);
 }
 
+static void a_job_that_is_recorded_late_queues_the_next_one(void **state)
+{
+	(void)state;
+	start_training(-1);
+	pass_time(2);
+	assert_int_equal(slurm.queued, 0);
+	add_job("41", NULL, 0);
+	pass_time(2);
+	assert_int_equal(slurm.queued, 1);
+}
+
+static void a_job_that_nobody_records_is_reported_once(void **state)
+{
+	bool last;
+	(void)state;
+	start_training(-1);
+	for (int i = 0; i < 100; i++) {
+		pass_time(1);
+		send_step(&h.peers[0], MSG_PROGRESS, 5 + i);
+		send_step(&h.peers[1], MSG_PROGRESS, 5 + i);
+		if (i == 10)
+			assert_int_equal(count_printed("cannot be queued yet", &last), 0);
+	}
+	assert_int_equal(count_printed("cannot be queued yet", &last), 1);
+	assert_int_equal(slurm.queued, 0);
+}
+
 static void a_job_that_was_requeued_queues_no_second_one(void **state)
 {
 	(void)state;
@@ -273,6 +300,8 @@ int main(void)
 #define CHAIN_TEST(f) cmocka_unit_test_setup_teardown(f, setup_chain, teardown)
 		CHAIN_TEST(the_next_job_is_queued_after_the_first_step),
 		CHAIN_TEST(without_the_key_no_job_is_queued),
+		CHAIN_TEST(a_job_that_is_recorded_late_queues_the_next_one),
+		CHAIN_TEST(a_job_that_nobody_records_is_reported_once),
 		CHAIN_TEST(a_job_that_was_requeued_queues_no_second_one),
 		CHAIN_TEST(a_refused_job_is_queued_again_later),
 		CHAIN_TEST(a_chain_without_progress_ends),

@@ -487,7 +487,7 @@ static void a_scancel_that_hangs_delays_nothing(void **state)
 	launch_slurm.kill(w->launch, false);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->gone, 1);
-	assert_true(clock_s() - from < 15); /* 1.5 s until srun is killed, then 5 s */
+	assert_true(clock_s() - from < 11); /* 1.5 s until srun is killed, then 5 s */
 	struct buf lines = BUF_INIT;
 	read_file(w, "cancelled", &lines);
 	assert_string_equal(buf_str(&lines), "--quiet --signal=KILL 9.4\n");

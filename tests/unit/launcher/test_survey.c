@@ -218,6 +218,7 @@ static void stalls_of_the_supervisor_are_not_those_of_nodes(void **state)
 	write_text(w, "nodes", nodes);
 	uv_prepare_init(&w->loop, &p);
 	uv_prepare_start(&p, stall);
+	uv_unref((uv_handle_t *)&p);
 	survey(w, "n1", "n1");
 	assert_string_equal(w->s.why, "");
 	assert_true(w->s.answered);

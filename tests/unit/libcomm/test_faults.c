@@ -201,10 +201,10 @@ static void join_too_late(void *arg, struct comm *world)
 		usleep(3000000);
 }
 
-static int does_not_open(struct comm *w, void *arg)
+static int opened_in_time(struct comm *w, void *arg)
 {
 	(void)w, (void)arg;
-	return 1;
+	return 2;
 }
 
 /* Rank 0 waits for rank 1, of which rank 2 does not yet have the address. */
@@ -214,11 +214,13 @@ static void a_rank_that_joins_late_ends_no_other_one(void **state)
 	struct ranks r = { .n = 4,
 			   .backend = "tcp",
 			   .timeout_s = 1,
-			   .fn = does_not_open,
+			   .fn = opened_in_time,
 			   .joining = join_too_late };
 	ranks_start(&r);
-	for (int k = 0; k < r.n; k++)
-		assert_true(ranks_end(&r, k) > 0); /* no signal; on a slow host it may open */
+	for (int k = 0; k < r.n; k++) {
+		int rc = ranks_end(&r, k);
+		assert_true(rc == 100 || rc == 2); /* it could not open, or it did on a slow host */
+	}
 	munmap(r.board, sizeof *r.board);
 }
 

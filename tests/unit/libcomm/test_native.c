@@ -253,6 +253,7 @@ static int suffer(struct comm *world, struct comm *device, const struct scene *s
 	struct err e = ERR_INIT;
 	int64_t *data = fake_memory(sizeof *data);
 	struct comm_request *req = NULL;
+	const int64_t before = clock_ns();
 	pthread_t thread;
 	if (s->what == ABORTS)
 		pthread_create(&thread, NULL, abort_soon, world);
@@ -273,6 +274,9 @@ static int suffer(struct comm *world, struct comm *device, const struct scene *s
 			   strstr(e.text, s->text) &&
 			   (s->what == ABORTS || strstr(e.text, "group device")),
 		   "rank %d: %s: %s", comm_rank(world), err_word(e.code), e.text);
+	/* not by the limit of silence, which is a minute */
+	RANK_CHECK(s->timeout_s > 0 || clock_ns() - before < INT64_C(50000000000), "it took %g s",
+		   (double)(clock_ns() - before) / 1e9);
 	RANK_CHECK(comm_all_reduce(device, data, data, 1, COMM_I64, COMM_SUM, &e) < 0 &&
 			   strstr(e.text, s->text),
 		   "%s", e.text);
