@@ -153,7 +153,10 @@ static void on_noted(void *arg, enum launch_note what, const char *node, const c
 	struct supervisor *s = ((struct launched *)arg)->s;
 	s->pmix_refused |= what == LAUNCH_NOTE_PMIX_REFUSED;
 	for (int r = 0; r < s->world && what == LAUNCH_NOTE_HELPER_LOST; r++)
-		s->ranks[r].helper_lost |= !strcmp(supervise_node(s, r), node);
+		if (!strcmp(supervise_node(s, r), node)) {
+			s->ranks[r].helper_lost = true;
+			s->ranks[r].lives_on = false; /* their ends follow, one by one */
+		}
 	supervise_report_note(s, what, node, text);
 }
 

@@ -34,7 +34,7 @@ static bool is_trusted(const struct supervisor *s, int rank)
 {
 	const struct rank_state *k = &s->ranks[rank];
 	return k->connection && k->process.launched && rank != s->cause.rank && !k->finished &&
-	       !k->exited && !k->failed;
+	       !k->exited && !k->failed && !k->helper_lost;
 }
 
 void supervise_regroup_exclude(struct supervisor *s, int rank)

@@ -466,6 +466,29 @@ static void a_step_that_ends_costs_no_agent_of_the_next(void **state)
 	step_ends(&b.list[2]);
 }
 
+/* The ends of a helper's agents are reported one by one, and the first one may complete the regroup. */
+static void an_agent_whose_helper_is_lost_is_not_kept(void **state)
+{
+	(void)state;
+	start_warm(&step_ops);
+	train_all();
+	send_step(&h.peers[0], MSG_METRICS, 3);
+	shutdown(h.peers[1].fd, SHUT_RDWR);
+	deliver_all();
+	assert_int_equal(h.peers[0].regroups, 1);
+	assert_int_equal(b.n, 1); /* Slurm may still say how rank 1 has ended */
+	b.list[0].events.noted(b.list[0].events.arg, LAUNCH_NOTE_HELPER_LOST, h.node.name, "gone");
+	process_ends(&b.list[0], 1, SIGKILL);
+	assert_int_equal(b.n, 2);
+	assert_true(b.all);
+	process_ends(&b.list[0], 0, SIGKILL);
+	deliver_all();
+	assert_int_equal(count_events("\"rank-lost\"", "\"generation\":2"), 0);
+	train_all();
+	assert_int_equal(count_events("\"event\":\"ready\"", ""), 2);
+	step_ends(&b.list[1]);
+}
+
 static void endpoints_are_taken_once(void **state)
 {
 	(void)state;
@@ -562,6 +585,7 @@ int main(void)
 		REGROUP_TEST(wrong_numbers_are_not_used_until_a_generation_trains),
 		REGROUP_TEST(a_start_that_fails_is_tried_again_with_all),
 		REGROUP_TEST(a_step_that_ends_costs_no_agent_of_the_next),
+		REGROUP_TEST(an_agent_whose_helper_is_lost_is_not_kept),
 		REGROUP_TEST(endpoints_are_taken_once),
 		REGROUP_TEST(a_rank_gets_the_endpoints_that_it_asks_for),
 		REGROUP_TEST(a_list_that_is_not_of_ranks_loses_its_sender),
