@@ -21,6 +21,7 @@ struct scene {
 	int64_t want;   /* the step that a load must find; 0: none; -1: any */
 	int64_t *found; /* shared: the step that was found */
 	int64_t *calls; /* shared: the calls that the faulty rank has made */
+	bool aborts;    /* the faulty rank aborts the world when it has published the last one */
 	bool to_dir;    /* each save also goes to the folder that all share */
 };
 
@@ -31,12 +32,34 @@ static const char *node_dir(int node)
 	return path[node];
 }
 
+static struct comm *abort_with; /* after the next commit; NULL: none */
+
+static int commit_and_abort(const struct ckpt_storage *s, const char *attempt, const char *path,
+			    const char *aside, const void *manifest, size_t n, struct err *e)
+{
+	int rc = ckpt_storage_posix.ops->commit(s, attempt, path, aside, manifest, n, e);
+	if (abort_with)
+		comm_abort(abort_with, "another rank has died");
+	return rc;
+}
+
+/* Folders, except that the world may end after a commit. */
+static const struct ckpt_storage *aborting_storage(void)
+{
+	static struct ckpt_storage_ops ops;
+	static struct ckpt_storage s;
+	ops = *ckpt_storage_posix.ops;
+	ops.commit = commit_and_abort;
+	s = (struct ckpt_storage){ &ops, ckpt_storage_posix.arg };
+	return &s;
+}
+
 static struct ckpt_local local_of(const struct scene *s, int rank)
 {
 	struct ckpt_local l = { .node = rank / s->per_node, .keep = s->keep, .owner = "/runs/a" };
 	snprintf(l.dir, sizeof l.dir, "%s", node_dir(s->one_folder ? 0 : l.node));
 	if (rank == s->faulty)
-		l.storage = FAULTY;
+		l.storage = s->aborts ? aborting_storage() : FAULTY;
 	return l;
 }
 
@@ -60,6 +83,7 @@ static int save_all(struct comm *world, void *arg, struct err *e)
 		int n = fix_rank(s->layout, rank, s->steps[i], false, tensors);
 		if (last && rank == s->faulty)
 			set_fault(s->what, s->at, ENOSPC);
+		abort_with = last && s->aborts && rank == s->faulty ? world : NULL;
 		rc = ckpt_save_to(w, CKPT_TO_LOCAL | (s->to_dir ? CKPT_TO_DIR : 0), &state, tensors,
 				  n, e) ||
 		     ckpt_wait(w, e);
@@ -317,6 +341,24 @@ static void a_rank_that_dies_leaves_the_old_one_or_the_new_one(void **state)
 	world_unshared(shared, 2 * sizeof *shared);
 }
 
+/* Another node may have learned that all have published it, and have removed the older one. */
+static void a_node_that_does_not_learn_the_result_keeps_both(void **state)
+{
+	struct scene s = scene_of(4, 8);
+	int64_t *found = world_shared(sizeof *found);
+	(void)state;
+	s.faulty = PER_NODE; /* the leader of node 1 */
+	s.aborts = true;
+	s.found = found;
+	assert_int_equal(world_run(RANKS, save_all, &s), 0); /* without the nodes a run goes on */
+	assert_int_equal(count_in(node_dir(1), "step-00000004"), 1);
+	assert_int_equal(count_in(node_dir(1), "step-00000008"), 1);
+	s.faulty = -1;
+	assert_int_equal(world_run(RANKS, load_all, &s), 0);
+	assert_true(*found == 4 || *found == 8);
+	world_unshared(found, sizeof *found);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, fix_setup, fix_teardown)
 
 int main(void)
@@ -330,6 +372,7 @@ int main(void)
 		CASE(nodes_that_share_a_folder_are_refused),
 		CASE(one_failing_call_costs_one_checkpoint_of_the_nodes),
 		CASE(a_rank_that_dies_leaves_the_old_one_or_the_new_one),
+		CASE(a_node_that_does_not_learn_the_result_keeps_both),
 	};
 	log_setup(open("/dev/null", O_WRONLY), LOG_ERROR, "test");
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,6 +76,7 @@ struct local_commit {
 	struct commit here; /* in the folder of this node */
 	struct attempt attempt;
 	bool leads, published;
+	bool unknown; /* whether all nodes have published it: the group failed when they were asked */
 	char path[PATH_MAX];
 };
 
@@ -107,9 +108,10 @@ static int commit_all(struct local_commit *l, struct ckpt_report *report, struct
 	struct err mine = ERR_INIT;
 	int rc = write_all(l, report, &text, e);
 	if (!rc) {
-		int own = l->leads ? publish(c, &l->attempt, l->path, &text, &mine) : 0;
+		int own = l->leads ? publish(c, &l->attempt, l->path, &text, &mine) : 0, culprit;
 		l->published = l->leads && !own;
-		rc = ckpt_agree_result(c->group, own, &mine, e);
+		rc = ckpt_agree(c->group, own, &mine, &culprit, e);
+		l->unknown = rc && culprit < 0;
 	}
 	buf_fini(&text);
 	return rc;
@@ -132,14 +134,16 @@ static int begin(struct local_commit *l, const struct commit *c, const struct ck
 		       : 0;
 }
 
-/* On the leaders, once the result is known on all ranks. */
+/* On the leaders. If the result is not known, another node may have learned that all have published
+ * it, and have removed what is older; so this one keeps both. */
 static void tidy(const struct local_commit *l, const struct ckpt_local *local, int rc,
 		 struct ckpt_report *report)
 {
 	const struct ckpt_storage *s = l->here.storage;
 	struct err e = ERR_INIT;
 	if (rc) {
-		s->ops->remove(s, l->published ? l->path : l->attempt.path, NULL);
+		if (!l->published || !l->unknown)
+			s->ops->remove(s, l->published ? l->path : l->attempt.path, NULL);
 		return;
 	}
 	ckpt_local_prune(s, local->dir, local->keep, l->here.state.step, &e);
