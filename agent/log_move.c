@@ -108,8 +108,8 @@ static int open_fresh(const struct move *m, struct err *e)
 	return rc;
 }
 
-/* Completes the part with the lines that were written after the first copy, and makes the log go on in the run
- * folder. If the part cannot be completed, the old file stays. Closes `out`. */
+/* Completes the part with the lines that were written after the first copy, and makes the log go on
+ * in the run folder. If the part cannot be completed, the old file stays. Closes `out`. */
 static int end_move(struct move *m, int in, int out, struct err *e)
 {
 	struct agent_log *l = m->log;

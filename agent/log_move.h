@@ -11,7 +11,7 @@
 
 /* As agent_log_collect, for a log that is not in the run folder. Its lock is held, or no other thread uses it. */
 int agent_log_move(struct agent_log *l, const atomic_bool *stop, struct err *e);
-/* Whether the file to which the log is written is still in the folder of the node. */
+/* Whether the folder of the node still contains the file to which the log is written. */
 bool agent_log_is_on_node(const struct agent_log *l);
 /* Copies from where `in` is to its end. what: is written, for errors. stop: NULL: not to be stopped. */
 int agent_log_copy(int in, int out, const char *what, const atomic_bool *stop, struct err *e);

@@ -5,8 +5,9 @@
  * begins. Then the oldest parts are removed that are beyond the bound. The agent itself writes the
  * file, and its descriptor stays the same, so no line is lost at a split.
  *
- * The log is in logs/ of the run folder, or in a folder of the node, from which it can be collected: then it
- * moves to the run folder, and all later lines are written there, also those of later generations.
+ * The log is in logs/ of the run folder, or in a folder of the node, from which it can be
+ * collected: then it moves to the run folder, and all later lines are written there, also those of
+ * later generations.
  */
 #ifndef MUSTER_AGENT_LOG_PARTS_H
 #define MUSTER_AGENT_LOG_PARTS_H

@@ -47,8 +47,8 @@ enum file_kind {
  * system forbid it, ERR_IO, or the kind's code. */
 int file_open(const char *path, int flags, enum file_kind kind, struct err *e);
 
-/* Whether there is a file, a folder or a link of this name. A link counts even if its target is missing. Does not
- * change errno. */
+/* Whether a file, a folder or a link has this name. A link counts even if its target is missing.
+ * The function does not change errno. */
 bool file_exists(const char *path);
 
 /* Appends the file to `out`. A file larger than `most` bytes is refused; if it is a regular file,

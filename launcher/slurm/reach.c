@@ -33,8 +33,9 @@ struct reach {
 	void *arg;
 };
 
-static void release(struct reach *r)
+static void release(void *arg)
 {
+	struct reach *r = arg;
 	if (--r->held)
 		return;
 	for (int i = 0; i < r->n; i++)
@@ -42,11 +43,6 @@ static void release(struct reach *r)
 	free(r->attempts);
 	free(r->results);
 	free(r);
-}
-
-static void on_limit_closed(void *arg)
-{
-	release(arg);
 }
 
 static void on_tcp_closed(uv_handle_t *h);
@@ -62,7 +58,7 @@ static void end_reach(struct reach *r)
 		if (a->open && !uv_is_closing((uv_handle_t *)&a->tcp))
 			uv_close((uv_handle_t *)&a->tcp, on_tcp_closed);
 	}
-	slurm_limit_close(&r->limit, on_limit_closed, r);
+	slurm_limit_close(&r->limit, release, r);
 }
 
 static void report_results(void *arg)

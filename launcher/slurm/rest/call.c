@@ -168,8 +168,8 @@ static int send_call(struct slurm_rest *r, const struct rest_call *c, const char
 	return rc ? err_prefix(e, "Slurm's REST interface") : 0;
 }
 
-/* What the server may have acted on is sent again only if it changes nothing: no job is submitted
- * twice. */
+/* If the server may have acted on a request, the request is repeated only if it changes nothing, so
+ * that no job is submitted twice. */
 static bool may_repeat(const struct rest_call *c, enum http_reach reach, const struct err *e)
 {
 	if (e->code != ERR_NET)

@@ -60,9 +60,9 @@ struct double_queued {
 struct double_queued double_queued(void);
 /* This thread's device. */
 int double_device(void);
-/* What this thread has called so far. What is recorded into a graph does not count. A wait for a
- * stream or an event counts unless the host has waited for that work of the same stream or event
- * before: whether it has ended meanwhile is chance, since other threads let streams run, too. */
+/* The calls of this thread so far, without those that were recorded into a graph. A wait for a
+ * stream or an event counts unless the host has already waited for the same work of it. Whether the
+ * work has ended does not matter, since other threads let streams run, too. */
 struct double_calls {
 	int64_t launches;     /* of kernels, and of products of cuBLASLt */
 	int64_t graphs;       /* launches of graphs */

@@ -191,9 +191,9 @@ void double_drain(struct CUstream_st *s)
 	}
 }
 
-static bool is_busy(const struct CUstream_st *s, bool with_default)
+static bool is_meant(const struct CUstream_st *s, bool with_default)
 {
-	return s->head && (s->device == double_device() || (with_default && s == &double_streams));
+	return s->device == double_device() || (with_default && s == &double_streams);
 }
 
 /* Other threads may destroy streams meanwhile. */
@@ -201,10 +201,10 @@ void double_drain_device(bool with_default)
 {
 	struct CUstream_st *s;
 	for (s = &double_streams; s; s = s->next)
-		if (s->device == double_device() || (with_default && s == &double_streams))
+		if (is_meant(s, with_default))
 			s->awaited = s->queued;
 	do {
-		for (s = &double_streams; s && !is_busy(s, with_default);)
+		for (s = &double_streams; s && !(s->head && is_meant(s, with_default));)
 			s = s->next;
 		if (s)
 			pump();

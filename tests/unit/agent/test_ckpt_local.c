@@ -350,7 +350,7 @@ static void a_node_that_does_not_learn_the_result_keeps_both(void **state)
 	s.faulty = PER_NODE; /* the leader of node 1 */
 	s.aborts = true;
 	s.found = found;
-	assert_int_equal(world_run(RANKS, save_all, &s), 0); /* without the nodes a run goes on */
+	assert_int_equal(world_run(RANKS, save_all, &s), 0); /* the failure ends no run */
 	assert_int_equal(count_in(node_dir(1), "step-00000004"), 1);
 	assert_int_equal(count_in(node_dir(1), "step-00000008"), 1);
 	s.faulty = -1;

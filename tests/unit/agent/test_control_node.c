@@ -339,7 +339,7 @@ static void await_reported(struct supervisor *v)
 	assert_int_equal(read(v->s.told[0], &byte, 1), 1);
 }
 
-/* Waits until a message for the node has the report of the rank with this number among the agent's. */
+/* Waits until a message for the node has the rank's report with this number among the agent's. */
 static void await_report_row(struct supervisor *v, int rank, enum msg_type type, int64_t wanted)
 {
 	for (int64_t number = 0; number != wanted;) {

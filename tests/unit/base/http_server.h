@@ -17,7 +17,8 @@ struct http_server {
 	void (*answer)(void *arg, int fd, const char *request);
 	void *arg;
 	atomic_int requests; /* that were read */
-	atomic_int unread; /* so many of the next connections are closed with the request unread */
+	atomic_int
+		unread; /* how many of the next connections are closed before the request is read */
 	/* set by http_server_start() */
 	int listener;
 	char url[64];

@@ -466,7 +466,7 @@ static void a_step_that_ends_costs_no_agent_of_the_next(void **state)
 	step_ends(&b.list[2]);
 }
 
-/* The ends of a helper's agents are reported one by one, and the first one may complete the regroup. */
+/* The ends of a helper's agents are reported one by one, and the first may complete the regroup. */
 static void an_agent_whose_helper_is_lost_is_not_kept(void **state)
 {
 	(void)state;

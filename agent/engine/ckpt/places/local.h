@@ -16,8 +16,9 @@
  *  4. The ranks agree on the result. Only after all nodes have published it, each leader removes
  *     older entries. If one could not, the others remove what they published.
  * If a rank dies in step 3, some nodes have the new entry and the others do not: the new one is
- * then not valid, and the older one is still there. If one dies in step 4, some leaders may know the
- * result and others may not: those keep both entries, since the older one may be gone elsewhere.
+ * then not valid, and the older one is still there. If one dies in step 4, some leaders may know
+ * the result and others may not: these keep both entries, since the older one may be gone
+ * elsewhere.
  *
  * A failure here ends no run. checkpoint.dir is the tier that counts.
  */
